@@ -1,0 +1,182 @@
+//! Writes the TypeScript side of the list of operations.
+
+use std::any::TypeId;
+use std::collections::{BTreeMap, BTreeSet};
+
+use ts_rs::{Config, TS, TypeVisitor};
+
+use crate::json::Json;
+use crate::operation::{OPERATIONS, Operation, Shape};
+
+impl TS for Json {
+    type WithoutGenerics = Self;
+    type OptionInnerType = Self;
+
+    fn name(_: &Config) -> String {
+        "JsonValue".to_owned()
+    }
+
+    fn inline(config: &Config) -> String {
+        Self::name(config)
+    }
+}
+
+/// The declarations of all types that operations take and answer.
+pub struct Types {
+    config: Config,
+    declarations: BTreeMap<String, String>,
+    seen: BTreeSet<(TypeId, bool)>,
+    arguments: bool,
+}
+
+impl Types {
+    /// The name of an argument type; declares it and what it is made of.
+    pub fn argument<T: TS + 'static>(&mut self) -> String {
+        self.arguments = true;
+        self.add::<T>().replace("JsonValue", "JsonInput")
+    }
+
+    /// The name of a result type; declares it and what it is made of.
+    pub fn record<T: TS + 'static>(&mut self) -> String {
+        self.arguments = false;
+        self.add::<T>()
+    }
+
+    fn add<T: TS + 'static>(&mut self) -> String {
+        self.visit::<T>();
+        T::name(&self.config)
+    }
+}
+
+impl TypeVisitor for Types {
+    fn visit<T: TS + 'static + ?Sized>(&mut self) {
+        if !self.seen.insert((TypeId::of::<T>(), self.arguments)) {
+            return;
+        }
+        T::visit_generics(self);
+        T::visit_dependencies(self);
+        // Only derived types have a path; names are strings.
+        if T::output_path().is_none() || T::name(&self.config) == "string" {
+            return;
+        }
+        let name = T::ident(&self.config);
+        let docs = T::docs().unwrap_or_default();
+        let declaration = T::decl(&self.config);
+        let declaration = if self.arguments { declaration.replace("JsonValue", "JsonInput") } else { declaration };
+        self.declarations.insert(name, format!("{}export {declaration}\n", docs_of(docs.lines(), "")));
+    }
+}
+
+fn docs_of<'a>(lines: impl Iterator<Item = &'a str>, indent: &str) -> String {
+    let text: Vec<&str> = lines
+        .map(|line| line.trim().trim_start_matches("/**").trim_end_matches("*/").trim_start_matches('*').trim())
+        .filter(|line| !line.is_empty())
+        .collect();
+    if text.is_empty() { String::new() } else { format!("{indent}/** {} */\n", text.join(" ")) }
+}
+
+const HEAD: &str = r#"// Written by `npm run bindings` from the Rust types and src/operation.rs. Do not edit.
+import type { CallOptions, List } from "./calls.js";
+
+/** A JSON document as it comes back. */
+export type JsonValue = string | number | boolean | null | JsonValue[] | { [key: string]: JsonValue };
+
+/** A JSON document as it may be given: a Date becomes its ISO string, members that are undefined vanish. What JSON cannot hold is refused. */
+export type JsonInput = unknown;
+
+/** An item under a lease. */
+export type ClaimedItem = WorkItem & { status: "claimed"; workerId: string; claimedAt: number; leaseExpiresAt: number };
+
+/** What names the lease of an item; a claimed item may be passed whole. */
+export type Lease = { readonly id: string; readonly fence: number };
+
+"#;
+
+/// The whole of `www/client/generated.ts`.
+pub fn typescript() -> String {
+    let mut types = Types {
+        config: Config::new().with_large_int("number"),
+        declarations: BTreeMap::new(),
+        seen: BTreeSet::new(),
+        arguments: false,
+    };
+    types.record::<crate::ErrorCode>();
+    let mut table = String::new();
+    let mut interfaces: Vec<(String, String)> = Vec::new();
+    let mut top_level = String::new();
+    for operation in OPERATIONS {
+        let (argument, result) = (operation.types)(&mut types);
+        table.push_str(&entry(operation, &result));
+        let (namespace, method) = operation.name.split_once('.').unwrap_or(("", operation.name));
+        let signature = signature(operation, method, &argument, &result);
+        if namespace.is_empty() {
+            top_level.push_str(&signature);
+            continue;
+        }
+        match interfaces.last_mut().filter(|(known, _)| known == namespace) {
+            Some((_, methods)) => methods.push_str(&signature),
+            None => interfaces.push((namespace.to_owned(), signature)),
+        }
+    }
+    let mut text = HEAD.to_owned();
+    text.push_str("/** How a method's arguments become those of its operation. */\n");
+    text.push_str("export interface OperationShape {\n  readonly subject: readonly string[];\n  readonly array?: string;\n  readonly list?: true;\n  readonly writes: boolean;\n}\n\n");
+    text.push_str(&format!("export const operations = {{\n{table}}} as const satisfies Record<string, OperationShape>;\n\n"));
+    for declaration in types.declarations.values() {
+        text.push_str(declaration);
+        text.push('\n');
+    }
+    let mut all = String::new();
+    for (namespace, methods) in interfaces {
+        let interface = namespace[..1].to_uppercase() + &namespace[1..];
+        text.push_str(&format!("export interface {interface} {{\n{methods}}}\n\n"));
+        all.push_str(&format!("  readonly {namespace}: {interface};\n"));
+    }
+    text.push_str(&format!("/** Every operation of a store. */\nexport interface StoreOperations {{\n{all}{top_level}}}\n"));
+    text
+}
+
+fn entry(operation: &Operation, result: &str) -> String {
+    let subject = match operation.shape {
+        Shape::Subject(field) | Shape::SubjectAndObject(field) | Shape::SubjectAndArray(field, _) => format!("\"{field}\""),
+        Shape::Item | Shape::ItemAndOptional => "\"id\", \"fence\"".to_owned(),
+        Shape::Object | Shape::Filter | Shape::Array(_) => String::new(),
+    };
+    let array = match operation.shape {
+        Shape::Array(field) | Shape::SubjectAndArray(_, field) => format!(", array: \"{field}\""),
+        _ => String::new(),
+    };
+    let list = if result.starts_with("Page<") { ", list: true" } else { "" };
+    format!("  \"{}\": {{ subject: [{subject}]{array}{list}, writes: {} }},\n", operation.name, operation.writes)
+}
+
+fn signature(operation: &Operation, method: &str, argument: &str, result: &str) -> String {
+    // Options that travel to the store are given with the client's own.
+    let quoted: Vec<String> = operation.options.iter().map(|name| format!("\"{name}\"")).collect();
+    let options = if quoted.is_empty() {
+        "options?: CallOptions".to_owned()
+    } else {
+        format!("options?: CallOptions & Pick<{argument}, {}>", quoted.join(" | "))
+    };
+    let without = |fields: &[&str]| {
+        let mut taken: Vec<String> = fields.iter().map(|name| format!("\"{name}\"")).collect();
+        taken.extend(quoted.iter().cloned());
+        if taken.is_empty() { argument.to_owned() } else { format!("Omit<{argument}, {}>", taken.join(" | ")) }
+    };
+    let parameters = match operation.shape {
+        Shape::Object => format!("input: {}", without(&[])),
+        Shape::Filter => format!("input?: {}", without(&[])),
+        Shape::Subject(field) => format!("{field}: string"),
+        Shape::SubjectAndObject(field) => format!("{field}: string, input: {}", without(&[field])),
+        Shape::SubjectAndArray(field, array) => format!("{field}: string, {array}: {argument}[\"{array}\"]"),
+        Shape::Array(array) => format!("{array}: {argument}[\"{array}\"]"),
+        Shape::Item => format!("item: Lease, input: {}", without(&["id", "fence"])),
+        Shape::ItemAndOptional => format!("item: Lease, input?: {}", without(&["id", "fence"])),
+    };
+    let answer = match result.strip_prefix("Page<").and_then(|rest| rest.strip_suffix('>')) {
+        Some(row) => format!("List<{row}>"),
+        None if operation.name == "queue.claim" => "Promise<ClaimedItem[]>".to_owned(),
+        None => format!("Promise<{result}>"),
+    };
+    format!("{}  {method}({parameters}, {options}): {answer};\n", docs_of(operation.doc.iter().copied(), "  "))
+}

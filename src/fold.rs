@@ -1,0 +1,404 @@
+//! What a log makes of an execution. Pure: the same events give the same result, wherever and whenever they are folded.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use crate::error::Result;
+use crate::events::types::Fields;
+use crate::executions::ExecutionStatus;
+use crate::json::Json;
+
+/// What one event changes.
+#[derive(Debug, Clone)]
+pub(crate) enum Effect {
+    Nothing,
+    Status(ExecutionStatus),
+    Completed {
+        final_state: Option<Value>,
+        output: Option<Json>,
+    },
+    Failed {
+        status: ExecutionStatus,
+        error: Option<Json>,
+    },
+    NodeActive(String),
+    NodeCompleted {
+        node_id: String,
+        output: Json,
+        patch: Option<Map<String, Value>>,
+        input_tokens: i64,
+        output_tokens: i64,
+        cost_usd: f64,
+    },
+    NodeFailed(String),
+    NodeInactive(String),
+    Interrupted {
+        node_id: String,
+    },
+    ApprovalRequired {
+        node_id: String,
+        approval_id: Option<String>,
+        tool_name: Option<String>,
+    },
+    ApprovalReceived {
+        node_id: String,
+        approval_id: Option<String>,
+        patch: Option<Map<String, Value>>,
+    },
+    StateSet(Value),
+    StatePatched(Map<String, Value>),
+    StateAppended {
+        key: String,
+        value: Value,
+    },
+    Reconciled {
+        status: ExecutionStatus,
+        state: Value,
+    },
+    ToolCalled,
+    IterationCompleted {
+        input_tokens: i64,
+        output_tokens: i64,
+        cost_usd: f64,
+    },
+    CircuitBreakerTripped {
+        consecutive_errors: i64,
+    },
+}
+
+impl Effect {
+    /// Reads what an event of this type and data changes. Types of the caller's own, and unknown ones, change nothing.
+    pub(crate) fn of(event_type: &str, data: &Json) -> Result<Self> {
+        if event_type.starts_with("x-") {
+            return Ok(Self::Nothing);
+        }
+        let fields = Fields::read(data)?;
+        let node_id = || fields.text("nodeId").unwrap_or_default();
+        let value = |field: &str| fields.raw(field).map(to_value).transpose();
+        let patch = |field: &str| -> Result<Option<Map<String, Value>>> {
+            Ok(match value(field)? {
+                Some(Value::Object(patch)) => Some(patch),
+                _ => None,
+            })
+        };
+        let status = |field: &str| -> Result<ExecutionStatus> {
+            fields.raw(field).map_or(Ok(ExecutionStatus::Pending), |text| Json::parse(text)?.to())
+        };
+        let json = |field: &str| fields.raw(field).map(Json::parse).transpose();
+        Ok(match event_type {
+            "workflow_started" => Self::Status(ExecutionStatus::Running),
+            "workflow_completed" => Self::Completed { final_state: value("finalState")?, output: json("output")? },
+            "workflow_failed" => Self::Failed { status: ExecutionStatus::Failed, error: json("error")? },
+            "workflow_cancelled" => Self::Status(ExecutionStatus::Cancelled),
+            "strategy_limit_hit" => Self::Status(ExecutionStatus::LimitExceeded),
+            "segment_boundary" => Self::Status(ExecutionStatus::Completed),
+            "execution_status_set" => match status("to")? {
+                to @ ExecutionStatus::Failed => Self::Failed { status: to, error: json("reason")? },
+                to => Self::Status(to),
+            },
+            "node_scheduled" | "node_started" => Self::NodeActive(node_id()),
+            "node_completed" => Self::NodeCompleted {
+                node_id: node_id(),
+                output: json("output")?.unwrap_or_else(|| Value::Null.into()),
+                patch: patch("statePatch")?,
+                input_tokens: fields.integer("inputTokens"),
+                output_tokens: fields.integer("outputTokens"),
+                cost_usd: fields.number("costUsd"),
+            },
+            "node_failed" => Self::NodeFailed(node_id()),
+            "node_skipped" | "node_cancelled" => Self::NodeInactive(node_id()),
+            "interrupt_raised" => Self::Interrupted { node_id: node_id() },
+            "tool_approval_required" => Self::ApprovalRequired {
+                node_id: node_id(),
+                approval_id: fields.text("approvalId"),
+                tool_name: fields.text("toolName"),
+            },
+            "approval_received" => {
+                Self::ApprovalReceived { node_id: node_id(), approval_id: fields.text("approvalId"), patch: patch("statePatch")? }
+            }
+            "execution_state_set" => Self::StateSet(value("state")?.unwrap_or_default()),
+            "execution_state_patched" => Self::StatePatched(patch("patch")?.unwrap_or_default()),
+            "execution_state_appended" => {
+                Self::StateAppended { key: fields.text("key").unwrap_or_default(), value: value("value")?.unwrap_or_default() }
+            }
+            "execution_reconciled" => Self::Reconciled { status: status("status")?, state: value("state")?.unwrap_or_default() },
+            "tool_called" => Self::ToolCalled,
+            "iteration_completed" => Self::IterationCompleted {
+                input_tokens: fields.integer("inputTokens"),
+                output_tokens: fields.integer("outputTokens"),
+                cost_usd: fields.number("costDeltaUsd"),
+            },
+            "circuit_breaker_tripped" => Self::CircuitBreakerTripped { consecutive_errors: fields.integer("consecutiveErrors") },
+            _ => Self::Nothing,
+        })
+    }
+}
+
+/// The part of the fold that lists and records show; see [`Fold`] for the whole.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Outcome {
+    pub(crate) status: ExecutionStatus,
+    pub(crate) state: Value,
+    pub(crate) output: Option<Json>,
+    pub(crate) error: Option<Json>,
+    pub(crate) started_at: Option<i64>,
+    pub(crate) completed_at: Option<i64>,
+}
+
+impl Outcome {
+    pub(crate) fn empty() -> Self {
+        Self {
+            status: ExecutionStatus::Pending,
+            state: Value::Object(Map::new()),
+            output: None,
+            error: None,
+            started_at: None,
+            completed_at: None,
+        }
+    }
+
+    /// Whether the effect needs the state, which is loaded only then.
+    pub(crate) fn touches_state(&self, effect: &Effect) -> bool {
+        match effect {
+            Effect::Reconciled { .. } => true,
+            _ if self.status.is_terminal() => false,
+            Effect::Completed { .. } | Effect::Failed { .. } => true,
+            Effect::NodeCompleted { patch, .. } | Effect::ApprovalReceived { patch, .. } => patch.is_some(),
+            Effect::StateSet(_) | Effect::StatePatched(_) | Effect::StateAppended { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Applies one event's effect. `others_pending` tells whether an approval is still open after it.
+    pub(crate) fn apply(&mut self, effect: Effect, at: i64, others_pending: bool) {
+        // Terminal is final: what comes later is recorded and changes neither status nor state.
+        if let Effect::Reconciled { status, state } = effect {
+            self.state = state;
+            return self.enter(status, at);
+        }
+        if self.status.is_terminal() {
+            return;
+        }
+        match effect {
+            Effect::Status(status) => self.enter(status, at),
+            Effect::Completed { final_state, output } => {
+                if let Some(state) = final_state {
+                    self.state = state;
+                }
+                self.output = output;
+                self.enter(ExecutionStatus::Completed, at);
+            }
+            Effect::Failed { status, error } => {
+                self.error = error;
+                self.enter(status, at);
+            }
+            Effect::NodeCompleted { patch: Some(patch), .. } | Effect::StatePatched(patch) => {
+                merge(&mut self.state, Value::Object(patch));
+            }
+            Effect::Interrupted { .. } => self.enter(ExecutionStatus::Paused, at),
+            Effect::ApprovalReceived { patch, .. } => {
+                if let Some(patch) = patch {
+                    merge(&mut self.state, Value::Object(patch));
+                }
+                if self.status == ExecutionStatus::Paused && !others_pending {
+                    self.enter(ExecutionStatus::Running, at);
+                }
+            }
+            Effect::StateSet(state) => self.state = state,
+            Effect::StateAppended { key, value } => {
+                if !self.state.is_object() {
+                    self.state = Value::Object(Map::new());
+                }
+                match &mut self.state[key] {
+                    Value::Array(values) => values.push(value),
+                    other => *other = Value::Array(vec![value]),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn enter(&mut self, status: ExecutionStatus, at: i64) {
+        self.status = status;
+        if status == ExecutionStatus::Running && self.started_at.is_none() {
+            self.started_at = Some(at);
+        }
+        if status.is_terminal() {
+            self.completed_at = Some(at);
+        }
+    }
+}
+
+records! {
+    /// An execution as its log tells it, as of one sequence.
+    pub struct Materialized {
+        pub status: ExecutionStatus,
+        #[cfg_attr(feature = "bindings", ts(type = "JsonValue"))]
+        pub state: Value,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub output: Option<Json>,
+        /// The nodes that completed, with their outputs.
+        pub completed_nodes: BTreeMap<String, Json>,
+        /// The nodes that are scheduled or started, sorted.
+        pub active_nodes: BTreeSet<String>,
+        pub budget: Budget,
+        /// What waits for a decision, oldest first.
+        pub pending_approvals: Vec<PendingApproval>,
+        pub last_sequence: i64,
+    }
+
+    /// What the run has used so far. Tokens and costs come from `node_completed` and `iteration_completed` events.
+    #[derive(Default)]
+    pub struct Budget {
+        pub input_tokens: i64,
+        pub output_tokens: i64,
+        /// US dollars.
+        pub cost_usd: f64,
+        pub iterations: i64,
+        pub tool_calls: i64,
+        pub consecutive_errors: i64,
+        pub circuit_breaker_tripped: bool,
+    }
+
+    pub struct PendingApproval {
+        pub approval_id: String,
+        pub node_id: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub tool_name: Option<String>,
+        /// The event that asks.
+        pub sequence: i64,
+    }
+}
+
+/// The whole fold.
+#[derive(Debug, Clone)]
+pub(crate) struct Fold {
+    pub(crate) outcome: Outcome,
+    completed_nodes: BTreeMap<String, Json>,
+    active_nodes: BTreeSet<String>,
+    budget: Budget,
+    pending_approvals: Vec<PendingApproval>,
+    last_sequence: i64,
+}
+
+impl Fold {
+    /// The fold of no events.
+    pub(crate) fn empty() -> Self {
+        Self {
+            outcome: Outcome::empty(),
+            completed_nodes: BTreeMap::new(),
+            active_nodes: BTreeSet::new(),
+            budget: Budget::default(),
+            pending_approvals: Vec::new(),
+            last_sequence: 0,
+        }
+    }
+
+    pub(crate) fn apply(&mut self, sequence: i64, id: &str, event_type: &str, data: &Json, at: i64) -> Result<()> {
+        self.last_sequence = sequence;
+        let effect = Effect::of(event_type, data)?;
+        match &effect {
+            Effect::NodeActive(node_id) => {
+                self.active_nodes.insert(node_id.clone());
+            }
+            Effect::NodeCompleted { node_id, output, input_tokens, output_tokens, cost_usd, .. } => {
+                self.active_nodes.remove(node_id);
+                self.completed_nodes.insert(node_id.clone(), output.clone());
+                self.budget.consecutive_errors = 0;
+                self.budget.spend(*input_tokens, *output_tokens, *cost_usd);
+            }
+            Effect::NodeFailed(node_id) => {
+                self.active_nodes.remove(node_id);
+                self.budget.consecutive_errors += 1;
+            }
+            Effect::NodeInactive(node_id) => {
+                self.active_nodes.remove(node_id);
+            }
+            Effect::Interrupted { node_id } => self.pending_approvals.push(PendingApproval {
+                approval_id: id.to_owned(),
+                node_id: node_id.clone(),
+                tool_name: None,
+                sequence,
+            }),
+            Effect::ApprovalRequired { node_id, approval_id, tool_name } => {
+                let approval_id = approval_id.clone().unwrap_or_else(|| id.to_owned());
+                if !self.pending_approvals.iter().any(|pending| pending.approval_id == approval_id) {
+                    self.pending_approvals.push(PendingApproval {
+                        approval_id,
+                        node_id: node_id.clone(),
+                        tool_name: tool_name.clone(),
+                        sequence,
+                    });
+                }
+            }
+            Effect::ApprovalReceived { node_id, approval_id, .. } => {
+                // Without an approvalId the oldest open approval of the node is meant.
+                let settled = self.pending_approvals.iter().position(|pending| match approval_id {
+                    Some(id) => pending.approval_id == *id,
+                    None => pending.node_id == *node_id,
+                });
+                if let Some(settled) = settled {
+                    self.pending_approvals.remove(settled);
+                }
+            }
+            Effect::ToolCalled => self.budget.tool_calls += 1,
+            Effect::IterationCompleted { input_tokens, output_tokens, cost_usd } => {
+                self.budget.iterations += 1;
+                self.budget.spend(*input_tokens, *output_tokens, *cost_usd);
+            }
+            Effect::CircuitBreakerTripped { consecutive_errors } => {
+                self.budget.circuit_breaker_tripped = true;
+                self.budget.consecutive_errors = *consecutive_errors;
+            }
+            _ => {}
+        }
+        self.outcome.apply(effect, at, !self.pending_approvals.is_empty());
+        Ok(())
+    }
+
+    pub(crate) fn materialized(self) -> Materialized {
+        Materialized {
+            status: self.outcome.status,
+            state: self.outcome.state,
+            output: self.outcome.output,
+            completed_nodes: self.completed_nodes,
+            active_nodes: self.active_nodes,
+            budget: self.budget,
+            pending_approvals: self.pending_approvals,
+            last_sequence: self.last_sequence,
+        }
+    }
+}
+
+impl Budget {
+    fn spend(&mut self, input_tokens: i64, output_tokens: i64, cost_usd: f64) {
+        self.input_tokens = self.input_tokens.saturating_add(input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(output_tokens);
+        self.cost_usd += cost_usd;
+    }
+}
+
+/// RFC 7396: a null removes a key, an object merges, anything else replaces.
+fn merge(target: &mut Value, patch: Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch;
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    if let Value::Object(target) = target {
+        for (key, value) in patch {
+            if value.is_null() {
+                target.remove(&key);
+            } else {
+                merge(target.entry(key).or_insert(Value::Null), value);
+            }
+        }
+    }
+}
+
+fn to_value(text: &str) -> Result<Value> {
+    Json::parse(text)?.to()
+}

@@ -1,0 +1,52 @@
+//! A durable store for AI-agent and workflow runs: executions and their event logs, a leased work queue, and a registry of workers,
+//! over SQLite. The same crate runs natively and, compiled to wasm32, in the browser on OPFS.
+//!
+//! ```
+//! use runkeep::{Store, queue::{ClaimItems, CompleteItem, EnqueueItem}};
+//! # fn main() -> runkeep::Result<()> {
+//! let store = Store::in_memory()?;
+//! store.queue().enqueue(EnqueueItem { queue: "mail".parse()?, ..Default::default() })?;
+//! let claimed = store.queue().claim(ClaimItems {
+//!     worker_id: "w1".parse()?,
+//!     queues: vec!["mail".parse()?],
+//!     ..Default::default()
+//! })?;
+//! let item = &claimed[0];
+//! store.queue().complete(CompleteItem { id: item.id.parse()?, fence: item.fence, ..Default::default() })?;
+//! # Ok(())
+//! # }
+//! ```
+// A panic traps the whole wasm module: answer an Error instead.
+#![warn(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[macro_use]
+mod macros;
+
+#[cfg(feature = "bindings")]
+pub mod bindings;
+mod clock;
+mod error;
+pub mod events;
+pub mod executions;
+mod fold;
+mod ids;
+mod json;
+mod operation;
+mod page;
+pub mod queue;
+mod store;
+mod sweep;
+#[cfg(target_arch = "wasm32")]
+mod wasm;
+pub mod workers;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use error::{Error, ErrorCode, Result};
+pub use executions::Created;
+pub use fold::{Budget, Materialized, PendingApproval};
+pub use ids::Name;
+pub use json::Json;
+pub use operation::{Call, Events, Executions, Handler, OPERATIONS, Operation, Queue, Shape, Topic, Upkeep, Workers, envelope};
+pub use page::{Damaged, Order, Page};
+pub use store::{Options, SCHEMA_VERSION, Store, Tx};
+pub use sweep::{SweepError, SweepReport, SweepRequest};

@@ -1,0 +1,330 @@
+//! The one list of operations. Rust's methods, the calls from JavaScript, the TypeScript types and the documentation come from it.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{Error, ErrorCode, Result};
+use crate::executions::{self, Created, Execution};
+use crate::fold::Materialized;
+use crate::json::{path_at, replace_lone_surrogates};
+use crate::page::Page;
+use crate::queue::{self, Attempt, QueueStats, Renewed, WorkItem};
+use crate::store::{Store, Tx};
+use crate::sweep::{self, SweepReport, SweepRequest};
+use crate::workers::{self, Heartbeat, MarkedDead, Registered, Worker};
+use crate::{events, events::Event};
+
+/// What a change is about, for those who want to hear of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Topic {
+    Executions,
+    Events,
+    Items,
+    Workers,
+}
+
+/// How an operation runs.
+pub enum Handler {
+    /// In one transaction.
+    Transaction(fn(&Tx<'_>, &str) -> Result<String>),
+    /// In a series of bounded ones.
+    Procedure(fn(&Store, &str) -> Result<String>),
+}
+
+/// How the JavaScript method of an operation takes its arguments. The store itself always gets one object.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Shape {
+    /// One object.
+    Object,
+    /// One object, which may be left out.
+    Filter,
+    /// A string, which becomes this field.
+    Subject(&'static str),
+    /// A string, which becomes this field, then one object.
+    SubjectAndObject(&'static str),
+    /// A string and an array, which become these fields.
+    SubjectAndArray(&'static str, &'static str),
+    /// An array, which becomes this field.
+    Array(&'static str),
+    /// A claimed item, of which `id` and `fence` are taken, then one object.
+    Item,
+    /// A claimed item, then one object, which may be left out.
+    ItemAndOptional,
+}
+
+/// One operation.
+pub struct Operation {
+    /// `namespace.method`, in camelCase; without a namespace where it concerns the whole store.
+    pub name: &'static str,
+    /// What the documentation says of it.
+    pub doc: &'static [&'static str],
+    pub shape: Shape,
+    /// Whether it may change anything.
+    pub writes: bool,
+    /// What it changes, or reads.
+    pub topics: &'static [Topic],
+    /// Fields of the arguments that JavaScript gives with the call's options.
+    pub options: &'static [&'static str],
+    pub handler: Handler,
+    /// The TypeScript names of the argument and result types.
+    #[cfg(feature = "bindings")]
+    pub types: fn(&mut crate::bindings::Types) -> (String, String),
+}
+
+macro_rules! operations {
+    ($($(#[doc = $namespace_doc:literal])+ $namespace:ident: $struct:ident {$(
+        $(#[doc = $doc:literal])+
+        $mode:ident $name:literal $method:ident($arguments:ty) -> $result:ty = $handler:path, $shape:expr, [$($topic:ident)*] $(, options [$($option:literal)*])?;
+    )*})*) => {
+        /// Every operation, in the order of the documentation.
+        pub const OPERATIONS: &[Operation] = &[$($(
+            Operation {
+                name: $name,
+                doc: &[$($doc),+],
+                shape: $shape,
+                writes: operations!(@writes $mode),
+                topics: &[$(Topic::$topic),*],
+                options: &[$($($option),*)?],
+                handler: operations!(@handler $mode $name $handler),
+                #[cfg(feature = "bindings")]
+                types: |types| (types.argument::<$arguments>(), types.record::<$result>()),
+            },
+        )*)*];
+
+        impl Store {
+            $($(#[doc = $namespace_doc])+ pub fn $namespace(&self) -> $struct<'_> { $struct(self) })*
+        }
+
+        $(
+            $(#[doc = $namespace_doc])+
+            #[derive(Clone, Copy)]
+            pub struct $struct<'s>(&'s Store);
+
+            impl $struct<'_> {$(
+                $(#[doc = $doc])+
+                pub fn $method(&self, arguments: $arguments) -> Result<$result> {
+                    operations!(@method $mode self, arguments, $handler)
+                }
+            )*}
+        )*
+    };
+    (@writes read) => { false };
+    (@writes $any:ident) => { true };
+    (@handler procedure $name:literal $handler:path) => {
+        Handler::Procedure(|store, text| answer(&$handler(store, parse($name, text)?)?))
+    };
+    (@handler $any:ident $name:literal $handler:path) => {
+        Handler::Transaction(|tx, text| answer(&$handler(tx, parse($name, text)?)?))
+    };
+    (@method read $self:ident, $arguments:ident, $handler:path) => { $self.0.read(|tx| $handler(tx, $arguments)) };
+    (@method write $self:ident, $arguments:ident, $handler:path) => { $self.0.write(|tx| $handler(tx, $arguments)) };
+    (@method procedure $self:ident, $arguments:ident, $handler:path) => { $handler($self.0, $arguments) };
+}
+
+operations! {
+    /// Executions: one run of a workflow or an agent each.
+    executions: Executions {
+        /// Creates an execution; it starts `pending`.
+        write "executions.create" create(executions::CreateExecution) -> Created<Execution> = executions::create, Shape::Object, [Executions];
+        /// The execution, or null.
+        read "executions.get" get(executions::ExecutionId) -> Option<Execution> = executions::get, Shape::Subject("id"), [Executions];
+        /// Lists executions in the order in which they were created.
+        read "executions.list" list(executions::ListExecutions) -> Page<Execution> = executions::list, Shape::Filter, [Executions];
+        /// Changes the status by command, where the table of transitions allows it; `invalid_transition` otherwise. Entering a terminal status cancels the execution's waiting items.
+        write "executions.setStatus" set_status(executions::SetStatus) -> Execution = executions::set_status, Shape::SubjectAndObject("id"), [Executions Events Items], options ["expectedStatus"];
+        /// The fold of the log: status, state, nodes, budget and open approvals, now or as of a sequence.
+        read "executions.materialize" materialize(executions::Materialize) -> Materialized = executions::materialize, Shape::Subject("id"), [Executions Events], options ["at"];
+    }
+
+    /// Events: the log of an execution, numbered and never changed.
+    events: Events {
+        /// Appends one event, and brings the execution up to it in the same transaction.
+        write "events.append" append(events::AppendEvent) -> Created<Event> = events::append, Shape::SubjectAndObject("executionId"), [Executions Events Items], options ["expectedSequence"];
+        /// Appends several events, all or none.
+        write "events.appendMany" append_many(events::AppendEvents) -> Vec<Created<Event>> = events::append_many, Shape::SubjectAndArray("executionId", "events"), [Executions Events Items], options ["expectedSequence"];
+        /// Lists the events of an execution in the order of their sequence.
+        read "events.list" list(events::ListEvents) -> Page<Event> = events::list, Shape::Object, [Events];
+        /// The sequence of the newest event; 0 without any.
+        read "events.latestSequence" latest_sequence(events::LatestSequence) -> i64 = events::latest_sequence, Shape::Subject("executionId"), [Events];
+    }
+
+    /// The work queue: items that workers claim under a lease, and settle once.
+    queue: Queue {
+        /// Enqueues one item.
+        write "queue.enqueue" enqueue(queue::EnqueueItem) -> Created<WorkItem> = queue::enqueue, Shape::Object, [Items];
+        /// Enqueues several items, all or none.
+        write "queue.enqueueMany" enqueue_many(queue::EnqueueItems) -> Vec<Created<WorkItem>> = queue::enqueue_many, Shape::Array("items"), [Items];
+        /// Claims up to `limit` items for a worker: the highest priority first, then the earliest `runAt`, then the order of enqueueing.
+        write "queue.claim" claim(queue::ClaimItems) -> Vec<WorkItem> = queue::claim, Shape::Object, [Items];
+        /// Keeps the lease for longer, and tells whether the item is to be cancelled.
+        write "queue.renew" renew(queue::RenewLease) -> Renewed = queue::renew, Shape::ItemAndOptional, [Items];
+        /// Settles the item as completed, and in the same transaction appends the events, patches the execution's state and enqueues what follows.
+        write "queue.complete" complete(queue::CompleteItem) -> queue::Completed = queue::complete, Shape::ItemAndOptional, [Items Executions Events];
+        /// Ends the delivery as failed: another attempt after a delay, or the dead letters.
+        write "queue.fail" fail(queue::FailItem) -> queue::Failed = queue::fail, Shape::Item, [Items Executions Events];
+        /// Gives the item back without counting the attempt.
+        write "queue.release" release(queue::ReleaseItem) -> queue::Released = queue::release, Shape::ItemAndOptional, [Items Executions Events];
+        /// Cancels a waiting item at once, and asks the holder of a claimed one to stop.
+        write "queue.cancel" cancel(queue::ItemId) -> WorkItem = queue::cancel, Shape::Subject("id"), [Items Executions Events];
+        /// The item, or null.
+        read "queue.get" get(queue::ItemId) -> Option<WorkItem> = queue::get, Shape::Subject("id"), [Items];
+        /// Lists items in the order in which they were enqueued.
+        read "queue.list" list(queue::ListItems) -> Page<WorkItem> = queue::list, Shape::Filter, [Items];
+        /// The deliveries of an item that did not complete, oldest first.
+        read "queue.attempts" attempts(queue::ItemId) -> Vec<Attempt> = queue::attempts, Shape::Subject("id"), [Items];
+        /// Counts items by status.
+        read "queue.stats" stats(queue::StatsOf) -> QueueStats = queue::stats, Shape::Filter, [Items];
+    }
+
+    /// The registry of workers.
+    workers: Workers {
+        /// Registers a worker, or refreshes the registration of a live one.
+        write "workers.register" register(workers::RegisterWorker) -> Registered = workers::register, Shape::Object, [Workers];
+        /// Says that a worker is alive.
+        write "workers.heartbeat" heartbeat(workers::WorkerHeartbeat) -> Heartbeat = workers::heartbeat, Shape::Object, [Workers];
+        /// Removes a worker. Its leases end as if they had run out.
+        write "workers.markDead" mark_dead(workers::MarkWorkerDead) -> MarkedDead = workers::mark_dead, Shape::Object, [Workers Items Executions Events];
+        /// Lists live workers in the order in which they registered.
+        read "workers.list" list(workers::ListWorkers) -> Page<Worker> = workers::list, Shape::Filter, [Workers];
+    }
+
+    /// The whole store.
+    upkeep: Upkeep {
+        /// Does what time brings: ends expired leases, removes lapsed workers, makes due items claimable. Call it regularly.
+        procedure "sweep" sweep(SweepRequest) -> SweepReport = sweep::sweep, Shape::Filter, [Items Workers Executions Events];
+    }
+}
+
+/// A call as it comes from outside: the name of an operation and its arguments as JSON text.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    pub operation: &'a str,
+    pub arguments: &'a str,
+}
+
+impl Store {
+    /// Runs one operation by name, with arguments and answer as JSON text.
+    pub fn call(&self, operation: &str, arguments: &str) -> Result<String> {
+        let mut answers = self.call_many(&[Call { operation, arguments }]);
+        answers.pop().unwrap_or_else(|| Err(Error::new(ErrorCode::Internal, "a call was not answered")))
+    }
+
+    /// Runs calls in order, sharing one transaction where that is possible. Each is answered as if it had run alone: if one fails, the
+    /// shared transaction is rolled back and each runs in its own.
+    pub fn call_many(&self, calls: &[Call<'_>]) -> Vec<Result<String>> {
+        let mut answers = Vec::with_capacity(calls.len());
+        let mut group: Vec<(&Operation, &str)> = Vec::new();
+        for call in calls {
+            let operation = OPERATIONS.iter().find(|known| known.name == call.operation);
+            match operation {
+                Some(operation @ Operation { handler: Handler::Transaction(_), .. }) => {
+                    group.push((operation, call.arguments));
+                }
+                other => {
+                    self.run_group(&mut group, &mut answers);
+                    answers.push(match other {
+                        Some(operation) => self.run_alone(operation, call.arguments),
+                        None => Err(unknown_operation(call.operation)),
+                    });
+                }
+            }
+        }
+        self.run_group(&mut group, &mut answers);
+        answers
+    }
+
+    fn run_group(&self, group: &mut Vec<(&Operation, &str)>, answers: &mut Vec<Result<String>>) {
+        let calls = std::mem::take(group);
+        if calls.len() > 1 {
+            let shared = |tx: &Tx<'_>| calls.iter().map(|(call, text)| call.run_in(&tx.at_present(), text)).collect();
+            let writes = calls.iter().any(|(call, _)| call.writes);
+            let together: Result<Vec<String>> = if writes { self.write(shared) } else { self.read(shared) };
+            if let Ok(all) = together {
+                return answers.extend(all.into_iter().map(Ok));
+            }
+        }
+        answers.extend(calls.iter().map(|(call, text)| self.run_alone(call, text)));
+    }
+
+    fn run_alone(&self, operation: &Operation, arguments: &str) -> Result<String> {
+        match operation.handler {
+            Handler::Procedure(run) => run(self, arguments),
+            Handler::Transaction(_) if operation.writes => self.write(|tx| operation.run_in(tx, arguments)),
+            Handler::Transaction(_) => self.read(|tx| operation.run_in(tx, arguments)),
+        }
+    }
+}
+
+impl Operation {
+    fn run_in(&self, tx: &Tx<'_>, arguments: &str) -> Result<String> {
+        match self.handler {
+            Handler::Transaction(run) => run(tx, arguments),
+            Handler::Procedure(_) => {
+                Err(Error::invalid(format!("{} is a series of transactions and cannot be part of one", self.name)))
+            }
+        }
+    }
+}
+
+fn unknown_operation(name: &str) -> Error {
+    Error::new(ErrorCode::Unsupported, format!("there is no operation {name:?} in this version of runkeep"))
+        .with("operation", name)
+}
+
+/// Reads an operation's arguments. Errors name the operation and the field.
+fn parse<A: DeserializeOwned>(operation: &str, text: &str) -> Result<A> {
+    let mended: Cow<'_, str> = replace_lone_surrogates(text);
+    serde_json::from_str(&mended).map_err(|error| {
+        // One line of text: the column is the number of bytes read.
+        let path = path_at(&mended, offset(&mended, error.line(), error.column()));
+        let said = error.to_string();
+        let said = said.rsplit_once(" at line ").map_or(said.as_str(), |(before, _)| before);
+        let place = if path.is_empty() { operation.to_owned() } else { format!("{operation}: {path}") };
+        Error::invalid(format!("{place}: {}", in_words_of_json(said))).with("operation", operation).with("path", path)
+    })
+}
+
+fn offset(text: &str, line: usize, column: usize) -> usize {
+    let before: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
+    before + column
+}
+
+/// serde speaks of Rust types; callers know JSON.
+fn in_words_of_json(said: &str) -> String {
+    let mut said = said.to_owned();
+    for (rust, json) in [
+        ("expected i64", "expected an integer"),
+        ("expected f64", "expected a number"),
+        ("expected a sequence", "expected an array"),
+        ("expected a borrowed string", "expected a string"),
+        ("floating point `", "number `"),
+        ("a map", "an object"),
+        ("invalid type: map", "invalid type: object"),
+        ("invalid type: sequence", "invalid type: array"),
+        ("unknown variant", "unknown value"),
+    ] {
+        said = said.replace(rust, json);
+    }
+    match said.split_once("expected struct ") {
+        Some((before, _)) => format!("{before}expected an object"),
+        None => said,
+    }
+}
+
+fn answer(result: &impl Serialize) -> Result<String> {
+    serde_json::to_string(result)
+        .map_err(|error| Error::new(ErrorCode::Internal, format!("the answer cannot be written as JSON: {error}")))
+}
+
+/// A call's outcome as the JSON text that goes to JavaScript: `{"ok": …}` or `{"error": …}`.
+pub fn envelope(outcome: Result<String>) -> String {
+    let error = match outcome {
+        Ok(text) => return format!("{{\"ok\":{text}}}"),
+        Err(error) => error,
+    };
+    let error = serde_json::to_string(&error).unwrap_or_else(|_| "{\"code\":\"internal\",\"message\":\"\"}".to_owned());
+    format!("{{\"error\":{error}}}")
+}

@@ -1,0 +1,146 @@
+//! Lists: pages, cursors, and rows that cannot be read.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorCode, Result};
+
+/// The most rows that a page can be asked for.
+pub const MAX_LIMIT: i64 = 1000;
+const DEFAULT_LIMIT: i64 = 100;
+
+/// How many rows a filtered list looks at for one page before it answers a short one.
+pub(crate) const SCAN_LIMIT: i64 = 10_000;
+
+/// A page is cut when its rows weigh more than this, but holds at least one row.
+pub(crate) const MAX_PAGE_BYTES: usize = 8 * 1024 * 1024;
+
+/// The direction of a list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "bindings", derive(ts_rs::TS))]
+pub enum Order {
+    /// Oldest first.
+    #[default]
+    Asc,
+    /// Newest first.
+    Desc,
+}
+
+/// One page of a list.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "bindings", derive(ts_rs::TS))]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    /// Where the next page begins; null at the end.
+    pub next_cursor: Option<String>,
+    /// Rows of this page that cannot be read. The others are all in `items`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "bindings", ts(optional, as = "Option<Vec<Damaged>>"))]
+    pub damaged: Vec<Damaged>,
+}
+
+records! {
+    /// A row that cannot be read.
+    pub struct Damaged {
+        pub table: String,
+        pub id: String,
+        pub reason: String,
+    }
+}
+
+/// Checks a limit: 1 to 1000, 100 unless given.
+pub(crate) fn limit(given: Option<i64>) -> Result<i64> {
+    match given {
+        None => Ok(DEFAULT_LIMIT),
+        Some(limit @ 1..=MAX_LIMIT) => Ok(limit),
+        Some(other) => Err(Error::invalid(format!("limit must be 1 to {MAX_LIMIT}, not {other}")).with("path", "limit")),
+    }
+}
+
+/// A cursor is the sequence of the last row seen, within its list.
+pub(crate) fn parse_cursor(cursor: Option<&str>) -> Result<Option<i64>> {
+    cursor
+        .map(|text| {
+            text.parse::<i64>().ok().filter(|&n| n >= 0).ok_or_else(|| {
+                Error::invalid(format!("cursor {text:?} is none of this store's; pass nextCursor of the page before"))
+                    .with("path", "cursor")
+            })
+        })
+        .transpose()
+}
+
+/// Builds a page from rows in list order, one [`visit`](Self::visit) or [`skip`](Self::skip) a row.
+pub(crate) struct PageBuilder<T> {
+    page: Page<T>,
+    limit: i64,
+    /// How many rows the query returns at most: a shorter result is known to be the end.
+    scanned: i64,
+    seen: i64,
+    bytes: usize,
+    last: Option<i64>,
+    full: bool,
+}
+
+impl<T> PageBuilder<T> {
+    /// For a query that returns up to `limit + 1` rows, all of which belong to the list.
+    pub(crate) fn unfiltered(limit: i64) -> Self {
+        Self::new(limit, limit + 1)
+    }
+
+    /// For a query that returns up to [`SCAN_LIMIT`] rows, of which some are skipped.
+    pub(crate) fn filtered(limit: i64) -> Self {
+        Self::new(limit, SCAN_LIMIT)
+    }
+
+    fn new(limit: i64, scanned: i64) -> Self {
+        let page = Page { items: Vec::new(), next_cursor: None, damaged: Vec::new() };
+        Self { page, limit, scanned, seen: 0, bytes: 0, last: None, full: false }
+    }
+
+    /// The LIMIT of the query.
+    pub(crate) fn scanned(&self) -> i64 {
+        self.scanned
+    }
+
+    /// Takes the next row that belongs to the list. Answers whether to go on.
+    pub(crate) fn visit(&mut self, sequence: i64, record: Result<T>, weigh: impl FnOnce(&T) -> usize) -> Result<bool> {
+        if (self.page.items.len() + self.page.damaged.len()) as i64 >= self.limit {
+            self.full = true;
+            return Ok(false);
+        }
+        match record {
+            Ok(record) => {
+                let weight = weigh(&record);
+                if !self.page.items.is_empty() && self.bytes + weight > MAX_PAGE_BYTES {
+                    self.full = true;
+                    return Ok(false);
+                }
+                self.bytes += weight;
+                self.page.items.push(record);
+            }
+            Err(error) if error.code() == ErrorCode::Corrupt => self.page.damaged.push(Damaged::from(&error)),
+            Err(error) => return Err(error),
+        }
+        self.skip(sequence);
+        Ok(true)
+    }
+
+    /// Passes over a row that the filter leaves out.
+    pub(crate) fn skip(&mut self, sequence: i64) {
+        self.last = Some(sequence);
+        self.seen += 1;
+    }
+
+    pub(crate) fn finish(self) -> Page<T> {
+        let more = self.full || self.seen >= self.scanned;
+        Page { next_cursor: self.last.filter(|_| more).map(|sequence| sequence.to_string()), ..self.page }
+    }
+}
+
+impl From<&Error> for Damaged {
+    fn from(error: &Error) -> Self {
+        let text = |key: &str| error.details().get(key).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
+        Self { table: text("table"), id: text("id"), reason: text("reason") }
+    }
+}

@@ -1,0 +1,231 @@
+//! Putting items into a queue.
+
+use super::{Backoff, ItemStatus, LONGEST_DELAY_MS, WorkItem, by_key, check_ms, queue_key, shift};
+use crate::error::{Error, ErrorCode, Result};
+use crate::executions::{Created, Head};
+use crate::ids::{Name, new_id};
+use crate::json::{Json, digest, given};
+use crate::store::Tx;
+
+words! {
+    /// For how long an idempotency key names its item.
+    pub enum UniqueFor {
+        /// Until the item is finished.
+        Unfinished = "unfinished",
+        /// As long as the item is kept.
+        Ever = "ever",
+    }
+}
+
+arguments! {
+    /// A new work item.
+    pub struct EnqueueItem {
+        /// Made by the store unless given. The same id with the same arguments answers the item that exists.
+        pub id: Option<Name>,
+        /// The execution that the item belongs to; its log tells of retries, failures and cancellations.
+        pub execution_id: Option<Name>,
+        /// Required with `executionId`.
+        pub node_id: Option<Name>,
+        pub queue: Name,
+        /// Any JSON; null unless given.
+        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+        pub payload: Option<Json>,
+        /// Higher first; 0 unless given.
+        pub priority: Option<i64>,
+        /// Only a registered worker with all these capabilities gets the item.
+        pub requires: Option<Vec<Name>>,
+        /// At least 1; 3 unless given.
+        pub max_attempts: Option<i64>,
+        /// Unix milliseconds: not before this. At once unless given.
+        pub run_at: Option<i64>,
+        /// Milliseconds from now; instead of `runAt`.
+        pub delay_ms: Option<i64>,
+        pub backoff: Option<Backoff>,
+        /// An item of the queue under the same key that is not finished is answered instead of making another.
+        pub idempotency_key: Option<Name>,
+        /// With `ever`, finished items count too.
+        pub unique_for: Option<UniqueFor>,
+        pub concurrency_key: Option<Name>,
+    }
+
+    pub struct EnqueueItems {
+        pub items: Vec<EnqueueItem>,
+    }
+}
+
+const DEFAULT_MAX_ATTEMPTS: i64 = 3;
+
+/// Different sets of `requires` that one queue takes: a claim looks at each of them.
+const MAX_CLASSES: i64 = 64;
+
+/// A payload of up to this many bytes lies in the item's row.
+const INLINE_PAYLOAD_BYTES: usize = 4096;
+
+pub(crate) fn enqueue(tx: &Tx<'_>, arguments: EnqueueItem) -> Result<Created<WorkItem>> {
+    let (key, created) = insert(tx, "", arguments)?;
+    Ok(Created { record: by_key(tx, key)?, created })
+}
+
+pub(crate) fn enqueue_many(tx: &Tx<'_>, arguments: EnqueueItems) -> Result<Vec<Created<WorkItem>>> {
+    let mut items = Vec::with_capacity(arguments.items.len());
+    for (index, item) in arguments.items.into_iter().enumerate() {
+        let (key, created) = insert(tx, &format!("items[{index}]."), item).map_err(|error| error.with("index", index))?;
+        items.push(Created { record: by_key(tx, key)?, created });
+    }
+    Ok(items)
+}
+
+/// Inserts an item, or finds the one that the same call made before. Answers its key, and whether it is new. `path` names the
+/// arguments in errors.
+pub(super) fn insert(tx: &Tx<'_>, path: &str, arguments: EnqueueItem) -> Result<(i64, bool)> {
+    tx.document(&format!("{path}payload"), arguments.payload.as_ref())?;
+    check(path, &arguments)?;
+    let named = arguments.id.is_some() || arguments.idempotency_key.is_some();
+    let digest = named.then(|| digest(&arguments)).transpose()?;
+    let queue = queue_key(tx, &arguments.queue)?;
+    if let Some(known) = known(tx, queue, &arguments, digest)? {
+        return Ok((known, false));
+    }
+    let execution = match &arguments.execution_id {
+        None => None,
+        Some(id) => {
+            let head = Head::get(tx, id)?;
+            head.must_be_open("work items")?;
+            Some(head.key)
+        }
+    };
+    let queue = queue.map_or_else(|| create_queue(tx, &arguments.queue), Ok)?;
+    let class = class(tx, queue, &arguments)?;
+    let run_at = arguments.run_at.or(arguments.delay_ms.map(|ms| tx.now.saturating_add(ms))).unwrap_or(tx.now);
+    let status = if run_at > tx.now { ItemStatus::Scheduled } else { ItemStatus::Pending };
+    let id = arguments.id.map_or_else(|| new_id(tx.now), |id| id.to_string());
+    let payload = arguments.payload.unwrap_or_default();
+    let inline = payload.as_str().len() <= INLINE_PAYLOAD_BYTES;
+    let key = tx.next_key("SELECT key FROM items WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1")?;
+    tx.execute_one(
+        "INSERT INTO items (key, tenant, id, queue, class, execution, node_id, status, priority, attempt, max_attempts, run_at, fence,
+                            created_at, concurrency_key, idempotency_key, backoff, digest, payload)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11, 0, ?12, ?13, ?14, ?15, ?16, ?17)",
+        rusqlite::params![
+            key,
+            tx.tenant,
+            id,
+            queue,
+            class,
+            execution,
+            arguments.node_id,
+            status,
+            arguments.priority.unwrap_or(0),
+            arguments.max_attempts.unwrap_or(DEFAULT_MAX_ATTEMPTS),
+            run_at,
+            tx.now,
+            arguments.concurrency_key,
+            arguments.idempotency_key,
+            arguments.backoff.map(|backoff| Json::from_value(&backoff)).transpose()?,
+            digest,
+            inline.then_some(&payload),
+        ],
+    )?;
+    if !inline {
+        tx.execute_one("INSERT INTO item_payloads (item, payload) VALUES (?1, ?2)", (key, &payload))?;
+    }
+    shift(tx, queue, None, status, 1)?;
+    Ok((key, true))
+}
+
+fn check(path: &str, arguments: &EnqueueItem) -> Result<()> {
+    let refuse = |field: &str, rule: String| {
+        let path = format!("{path}{field}");
+        Err(Error::invalid(format!("{path} {rule}")).with("path", path))
+    };
+    if let Some(attempts) = arguments.max_attempts.filter(|attempts| *attempts < 1) {
+        return refuse("maxAttempts", format!("must be at least 1, not {attempts}"));
+    }
+    if arguments.execution_id.is_some() && arguments.node_id.is_none() {
+        return refuse("nodeId", "is required with executionId: it names the step of the execution".to_owned());
+    }
+    if arguments.execution_id.is_none() && arguments.node_id.is_some() {
+        return refuse("nodeId", "is given without executionId; give both, or neither".to_owned());
+    }
+    if arguments.run_at.is_some() && arguments.delay_ms.is_some() {
+        return refuse("delayMs", "is given beside runAt; give one of them".to_owned());
+    }
+    if let Some(at) = arguments.run_at.filter(|at| *at < 0) {
+        return refuse("runAt", format!("must be Unix milliseconds, not {at}"));
+    }
+    if arguments.unique_for.is_some() && arguments.idempotency_key.is_none() {
+        return refuse("uniqueFor", "says for how long an idempotencyKey counts, and there is none".to_owned());
+    }
+    check_ms(&format!("{path}delayMs"), arguments.delay_ms, 0, LONGEST_DELAY_MS)?;
+    arguments.backoff.as_ref().map_or(Ok(()), Backoff::check)
+}
+
+/// The item that the same call made before, by id or by idempotency key; `conflict` where its arguments were others.
+fn known(tx: &Tx<'_>, queue: Option<i64>, arguments: &EnqueueItem, digest: Option<[u8; 32]>) -> Result<Option<i64>> {
+    let same = |key: i64, stored: Option<[u8; 32]>, kind: &str, id: &str| {
+        if stored.is_some() && stored == digest {
+            return Ok(Some(key));
+        }
+        Err(Error::conflict(format!("there is a work item with the {kind} {id:?} already, enqueued with other arguments"))
+            .with(kind, id))
+    };
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<[u8; 32]>>(1)?));
+    if let Some(id) = &arguments.id {
+        let found = tx.row("SELECT key, digest FROM items WHERE tenant = ?1 AND id = ?2", (tx.tenant, id), read)?;
+        if let Some((key, stored)) = found {
+            return same(key, stored, "id", id);
+        }
+    }
+    if let (Some(queue), Some(idempotency_key)) = (queue, &arguments.idempotency_key) {
+        let ever = arguments.unique_for == Some(UniqueFor::Ever);
+        let found = tx.row(
+            "SELECT key, digest FROM items WHERE queue = ?1 AND idempotency_key = ?2
+             AND (?3 OR status IN ('scheduled', 'pending', 'claimed')) ORDER BY key DESC LIMIT 1",
+            (queue, idempotency_key, ever),
+            read,
+        )?;
+        if let Some((key, stored)) = found {
+            return same(key, stored, "idempotencyKey", idempotency_key);
+        }
+    }
+    Ok(None)
+}
+
+fn create_queue(tx: &Tx<'_>, name: &Name) -> Result<i64> {
+    let key = tx.next_key("SELECT key FROM queues WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1")?;
+    tx.execute_one("INSERT INTO queues (key, tenant, name) VALUES (?1, ?2, ?3)", (key, tx.tenant, name))?;
+    Ok(key)
+}
+
+/// The class of the item's `requires`.
+fn class(tx: &Tx<'_>, queue: i64, arguments: &EnqueueItem) -> Result<i64> {
+    let mut requires = arguments.requires.clone().unwrap_or_default();
+    if requires.is_empty() {
+        return Ok(super::claim::NOTHING_REQUIRED);
+    }
+    requires.sort();
+    requires.dedup();
+    let requires = Json::from_value(&requires)?;
+    let known = tx.row("SELECT key FROM requirement_classes WHERE queue = ?1 AND requires = ?2", (queue, &requires), |row| {
+        Ok(row.get(0)?)
+    })?;
+    if let Some(key) = known {
+        return Ok(key);
+    }
+    let count: Option<i64> =
+        tx.row("SELECT count(*) FROM requirement_classes WHERE queue = ?1", [queue], |row| Ok(row.get(0)?))?;
+    if count >= Some(MAX_CLASSES) {
+        return Err(Error::new(
+            ErrorCode::LimitExceeded,
+            format!(
+                "the queue {:?} has items of {MAX_CLASSES} different sets of requires already, the most it takes; use another queue",
+                arguments.queue.as_str()
+            ),
+        )
+        .with("queue", arguments.queue.as_str())
+        .with("limit", MAX_CLASSES));
+    }
+    let key = tx.next_key("SELECT key FROM requirement_classes WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1")?;
+    tx.execute_one("INSERT INTO requirement_classes (key, queue, requires) VALUES (?1, ?2, ?3)", (key, queue, &requires))?;
+    Ok(key)
+}

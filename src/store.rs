@@ -1,0 +1,392 @@
+//! The store: opening, migrating, transactions.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rusqlite::config::DbConfig;
+use rusqlite::types::FromSql;
+use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior};
+use rusqlite_migration::{M, Migrations};
+
+use crate::clock::{Clock, SystemClock};
+use crate::error::{Error, ErrorCode, Result};
+use crate::json::{Json, MAX_DOCUMENT_BYTES};
+
+/// The schema, one step a file. The number of steps is the schema version.
+const MIGRATIONS: Migrations<'static> = Migrations::from_slice(STEPS);
+const STEPS: &[M<'static>] = &[M::up(include_str!("../migrations/0001_foundation.sql"))];
+
+/// The newest schema that this version reads and writes.
+pub const SCHEMA_VERSION: i64 = STEPS.len() as i64;
+
+/// Marks a SQLite file as a runkeep store ("rnkp").
+const APPLICATION_ID: i64 = 0x726e_6b70;
+
+/// The tenant of the plain store.
+const DEFAULT_TENANT: i64 = 1;
+
+/// A key is `tenant << TENANT_SHIFT | number`; see the first migration.
+const TENANT_SHIFT: u32 = 40;
+
+/// How a store is opened.
+#[derive(Clone)]
+pub struct Options {
+    pub clock: Arc<dyn Clock>,
+    /// The size limit of one JSON document in bytes of text; 16 MiB.
+    pub max_document_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { clock: Arc::new(SystemClock), max_document_bytes: MAX_DOCUMENT_BYTES }
+    }
+}
+
+/// A durable store of runs. Clones are handles on the same connection.
+///
+/// ```
+/// use runkeep::{Store, executions::CreateExecution};
+/// # fn main() -> runkeep::Result<()> {
+/// let store = Store::in_memory()?;
+/// let run = store.executions().create(CreateExecution { workflow_id: "greet".parse()?, ..Default::default() })?;
+/// assert_eq!(run.record.status.as_str(), "pending");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+    tenant: i64,
+}
+
+struct Inner {
+    /// `None` once closed.
+    connection: Mutex<Option<Connection>>,
+    options: Options,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Opens the store in the file at `path`, making it if there is none. Several processes may have the same file open.
+    ///
+    /// # Errors
+    /// `schema_too_new` for a file of a newer version, `corrupt` for a file that is no store; both leave the file as it was.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, Options::default())
+    }
+
+    /// [`open`](Self::open) with a clock and limits of your own.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        let connection = Connection::open(path)?;
+        connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        Self::prepare(connection, options, |connection| set_journal_mode(connection, "wal"))
+    }
+
+    /// A store that lives as long as its handles do.
+    pub fn in_memory() -> Result<Self> {
+        Self::in_memory_with(Options::default())
+    }
+
+    /// [`in_memory`](Self::in_memory) with a clock and limits of your own.
+    pub fn in_memory_with(options: Options) -> Result<Self> {
+        Self::prepare(Connection::open_in_memory()?, options, |connection| set_journal_mode(connection, "memory"))
+    }
+
+    /// The store in the OPFS pool that is registered under the name `vfs`.
+    #[cfg(target_arch = "wasm32")]
+    pub(crate) fn open_vfs(path: impl AsRef<Path>, vfs: &str, options: Options) -> Result<Self> {
+        let connection = Connection::open_with_flags_and_vfs(path, rusqlite::OpenFlags::default(), vfs)?;
+        Self::prepare(connection, options, |connection| {
+            // The pool serves one connection and has no shared memory: WAL needs the exclusive mode, set before it.
+            connection.query_row("PRAGMA locking_mode = exclusive", [], |_| Ok(()))?;
+            set_journal_mode(connection, "wal")
+        })
+    }
+
+    fn prepare(mut connection: Connection, options: Options, journal: impl FnOnce(&Connection) -> Result<()>) -> Result<Self> {
+        // Until the file is known to be ours, nothing may write to it, the checkpoint at closing included.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        check_file(&connection)?;
+        journal(&connection)?;
+        connection.execute_batch(
+            "PRAGMA synchronous = normal;
+             PRAGMA foreign_keys = on;
+             PRAGMA temp_store = memory;
+             PRAGMA cache_size = -16384;",
+        )?;
+        connection.set_prepared_statement_cache_capacity(256);
+        migrate(&mut connection)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+        connection.execute(
+            "INSERT INTO tenants (number, id, created_at) VALUES (?1, 'default', ?2) ON CONFLICT DO NOTHING",
+            (DEFAULT_TENANT, options.clock.now()),
+        )?;
+        Ok(Self { inner: Arc::new(Inner { connection: Mutex::new(Some(connection)), options }), tenant: DEFAULT_TENANT })
+    }
+
+    /// Closes the database for every handle. Later calls answer `closed`; closing twice is fine.
+    pub fn close(&self) -> Result<()> {
+        match self.lock().take() {
+            Some(connection) => connection.close().map_err(|(_, error)| error.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// The version of the SQLite library in use.
+    pub fn sqlite_version() -> &'static str {
+        rusqlite::version()
+    }
+
+    /// The time by the store's clock, in Unix milliseconds.
+    pub(crate) fn now(&self) -> i64 {
+        self.inner.options.clock.now()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Connection>> {
+        // A panic while the lock was held rolled its transaction back; the connection is usable.
+        self.inner.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `body` in one transaction that writes. All or nothing.
+    pub(crate) fn write<R>(&self, body: impl FnOnce(&Tx<'_>) -> Result<R>) -> Result<R> {
+        self.transaction(TransactionBehavior::Immediate, body)
+    }
+
+    /// Runs `body` on one consistent state of the database.
+    pub(crate) fn read<R>(&self, body: impl FnOnce(&Tx<'_>) -> Result<R>) -> Result<R> {
+        self.transaction(TransactionBehavior::Deferred, body)
+    }
+
+    fn transaction<R>(&self, behavior: TransactionBehavior, body: impl FnOnce(&Tx<'_>) -> Result<R>) -> Result<R> {
+        let mut guard = self.lock();
+        let connection = guard.as_mut().ok_or_else(|| Error::new(ErrorCode::Closed, "this store is closed; open it again"))?;
+        let transaction = connection.transaction_with_behavior(behavior)?;
+        let answer = body(&Tx {
+            connection: &transaction,
+            clock: &*self.inner.options.clock,
+            now: self.inner.options.clock.now(),
+            tenant: self.tenant,
+            max_document_bytes: self.inner.options.max_document_bytes,
+        })?;
+        transaction.commit()?;
+        Ok(answer)
+    }
+}
+
+/// Refuses files that this version must not write to.
+fn check_file(connection: &Connection) -> Result<()> {
+    let number = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
+    let schema = number("PRAGMA user_version")?;
+    let application = number("PRAGMA application_id")?;
+    let tables = number("SELECT count(*) FROM sqlite_schema")?;
+    if tables > 0 && application != APPLICATION_ID {
+        return Err(Error::new(
+            ErrorCode::Corrupt,
+            "the file is a SQLite database, but not a runkeep store; choose another path or name",
+        ));
+    }
+    if schema > SCHEMA_VERSION {
+        return Err(Error::new(
+            ErrorCode::SchemaTooNew,
+            format!(
+                "the store has schema {schema}, and this version of runkeep knows schemas up to {SCHEMA_VERSION}; use a newer version"
+            ),
+        )
+        .with("schema", schema)
+        .with("supported", SCHEMA_VERSION));
+    }
+    Ok(())
+}
+
+fn set_journal_mode(connection: &Connection, wanted: &str) -> Result<()> {
+    let mode: String = connection.query_row(&format!("PRAGMA journal_mode = {wanted}"), [], |row| row.get(0))?;
+    // SQLite answers the mode that it kept instead of failing.
+    if mode != wanted {
+        return Err(Error::new(
+            ErrorCode::StorageUnavailable,
+            format!("SQLite stays in journal mode {mode:?} and does not take {wanted:?}"),
+        ));
+    }
+    Ok(())
+}
+
+fn migrate(connection: &mut Connection) -> Result<()> {
+    // Processes that open one new file at the same moment all see version 0; one migrates it, the others find it done.
+    for last in [false, false, true] {
+        let outcome = MIGRATIONS.to_latest(connection);
+        let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        match outcome {
+            Ok(()) => break,
+            Err(_) if version == SCHEMA_VERSION => break,
+            Err(rusqlite_migration::Error::RusqliteError { err, .. }) if last => return Err(err.into()),
+            Err(error) if last => return Err(Error::new(ErrorCode::Internal, format!("migration: {error}"))),
+            Err(_) => {}
+        }
+    }
+    let application: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    if application != APPLICATION_ID {
+        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+    }
+    Ok(())
+}
+
+/// One transaction of one tenant, at one moment.
+pub struct Tx<'c> {
+    connection: &'c Connection,
+    clock: &'c dyn Clock,
+    /// The time of this operation.
+    pub(crate) now: i64,
+    pub(crate) tenant: i64,
+    max_document_bytes: usize,
+}
+
+impl Tx<'_> {
+    /// The same transaction at the present moment: each call of a group has its own.
+    pub(crate) fn at_present(&self) -> Self {
+        Tx { connection: self.connection, now: self.clock.now(), ..*self }
+    }
+
+    /// The same transaction for another tenant.
+    pub(crate) fn of_tenant(&self, tenant: i64) -> Self {
+        Tx { connection: self.connection, tenant, ..*self }
+    }
+
+    /// Every tenant's number.
+    pub(crate) fn tenants(&self) -> Result<Vec<i64>> {
+        self.rows("SELECT number FROM tenants ORDER BY number", (), |row| Ok(row.get(0)?))
+    }
+
+    pub(crate) fn execute(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<usize> {
+        Ok(self.connection.prepare_cached(sql)?.execute(parameters)?)
+    }
+
+    /// Runs a statement that must change exactly one row: a guarded transition that matched none, or several, is a fault.
+    pub(crate) fn execute_one(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<()> {
+        match self.execute(sql, parameters)? {
+            1 => Ok(()),
+            changed => Err(Error::new(ErrorCode::Internal, format!("a statement for one row changed {changed}: {sql}"))),
+        }
+    }
+
+    pub(crate) fn row<T>(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+        read: impl FnOnce(&Row<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        self.connection.prepare_cached(sql)?.query_row(parameters, |row| Ok(read(row))).optional()?.transpose()
+    }
+
+    pub(crate) fn rows<T>(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+        mut read: impl FnMut(&Row<'_>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut rows = statement.query(parameters)?;
+        let mut all = Vec::new();
+        while let Some(row) = rows.next()? {
+            all.push(read(row)?);
+        }
+        Ok(all)
+    }
+
+    /// Walks rows until `visit` answers false.
+    pub(crate) fn walk(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+        mut visit: impl FnMut(&Row<'_>) -> Result<bool>,
+    ) -> Result<()> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut rows = statement.query(parameters)?;
+        while let Some(row) = rows.next()? {
+            if !visit(row)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The first key that this tenant may use, and the last.
+    pub(crate) fn keys(&self) -> (i64, i64) {
+        let base = self.tenant << TENANT_SHIFT;
+        (base + 1, base + (1 << TENANT_SHIFT) - 1)
+    }
+
+    /// The key after the last one; `last_key` selects the largest key between ?1 and ?2.
+    pub(crate) fn next_key(&self, last_key: &str) -> Result<i64> {
+        let (first, last) = self.keys();
+        let used = self.row(last_key, (first, last), |row| Ok(row.get::<_, i64>(0)?))?;
+        Ok(used.map_or(first, |key| key + 1))
+    }
+
+    /// A key as the number that callers may see.
+    pub(crate) fn number_of(&self, key: i64) -> i64 {
+        key - (self.tenant << TENANT_SHIFT)
+    }
+
+    /// The number that callers see as a key, kept within the tenant.
+    pub(crate) fn key_of(&self, number: i64) -> i64 {
+        let (first, last) = self.keys();
+        first.saturating_sub(1).saturating_add(number).clamp(first - 1, last)
+    }
+
+    /// Checks a document of the caller's against the limits, naming it.
+    pub(crate) fn document(&self, name: &str, document: Option<&Json>) -> Result<()> {
+        document.map_or(Ok(()), |document| document.check(name, self.max_document_bytes))
+    }
+}
+
+/// Reads the columns of one row; what cannot be read is `corrupt`, with the table and the row's id.
+pub(crate) struct Columns<'r, 'q> {
+    row: &'r Row<'q>,
+    table: &'static str,
+    id: String,
+}
+
+impl<'r, 'q> Columns<'r, 'q> {
+    pub(crate) fn new(row: &'r Row<'q>, table: &'static str, id: impl Into<String>) -> Self {
+        Self { row, table, id: id.into() }
+    }
+
+    /// With the text in column `at` as the row's id.
+    pub(crate) fn with_id(row: &'r Row<'q>, table: &'static str, at: usize) -> Result<Self> {
+        let id = row
+            .get_ref(at)?
+            .as_bytes()
+            .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+            .unwrap_or_else(|_| "(no text)".to_owned());
+        Ok(Self { row, table, id })
+    }
+
+    pub(crate) fn get<T: FromSql>(&self, at: usize) -> Result<T> {
+        self.row.get(at).map_err(|error| {
+            let column = self.row.as_ref().column_name(at).unwrap_or("?").to_owned();
+            let reason = match error {
+                rusqlite::Error::FromSqlConversionFailure(_, _, inner) => inner.to_string(),
+                other => other.to_string(),
+            };
+            Error::corrupt(self.table, &self.id, format!("{column}: {reason}"))
+        })
+    }
+
+    /// A JSON column read as a Rust value.
+    pub(crate) fn json<T: serde::de::DeserializeOwned>(&self, at: usize) -> Result<Option<T>> {
+        let column = self.row.as_ref().column_name(at).unwrap_or("?").to_owned();
+        self.get::<Option<Json>>(at)?
+            .map(|document| {
+                document.to().map_err(|error| Error::corrupt(self.table, &self.id, format!("{column}: {}", error.message())))
+            })
+            .transpose()
+    }
+}

@@ -1,0 +1,116 @@
+//! What time brings: expired leases, lapsed workers, due items. Driven from outside, in bounded steps.
+
+use crate::error::{Error, Result};
+use crate::queue::{queues_with_scheduled, ready_scheduled, reclaim_expired};
+use crate::store::{Store, Tx};
+use crate::workers::sweep_lapsed;
+
+arguments! {
+    pub struct SweepRequest {
+        /// The most rows to deal with in this call, 1 to 10,000; 500 unless given.
+        pub limit: Option<i64>,
+        /// How often the caller sweeps, in milliseconds. A call without it is not part of a series.
+        pub interval_ms: Option<i64>,
+    }
+}
+
+records! {
+    /// What a sweep did.
+    #[derive(Default)]
+    pub struct SweepReport {
+        pub leases_retried: i64,
+        pub leases_dead_lettered: i64,
+        pub leases_cancelled: i64,
+        pub workers_expired: i64,
+        pub items_readied: i64,
+        pub duration_ms: i64,
+        /// Whether the limit ended it: sweep again at once.
+        pub more: bool,
+        /// Parts that failed. The others were done.
+        pub errors: Vec<SweepError>,
+    }
+
+    pub struct SweepError {
+        pub part: String,
+        pub code: String,
+        pub message: String,
+    }
+}
+
+const DEFAULT_LIMIT: i64 = 500;
+const MAX_LIMIT: i64 = 10_000;
+
+/// Rows that one transaction deals with, so that a sweep holds nobody up for long.
+const STEP: i64 = 100;
+
+pub(crate) fn sweep(store: &Store, arguments: SweepRequest) -> Result<SweepReport> {
+    let limit = arguments.limit.unwrap_or(DEFAULT_LIMIT);
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        return Err(Error::invalid(format!("limit must be 1 to {MAX_LIMIT}, not {limit}")).with("path", "limit"));
+    }
+    if let Some(ms) = arguments.interval_ms.filter(|ms| *ms < 1) {
+        return Err(Error::invalid(format!("intervalMs must be at least 1, not {ms}")).with("path", "intervalMs"));
+    }
+    let started = store.now();
+    let mut report = SweepReport::default();
+    let mut left = limit;
+    for tenant in store.read(|tx| tx.tenants())? {
+        part(store, tenant, "leases", &mut left, &mut report, |tx, limit, report| {
+            let reclaimed = reclaim_expired(tx, limit)?;
+            report.leases_retried += reclaimed.retried;
+            report.leases_dead_lettered += reclaimed.dead_lettered;
+            report.leases_cancelled += reclaimed.cancelled;
+            Ok(reclaimed.all())
+        });
+        part(store, tenant, "workers", &mut left, &mut report, |tx, limit, report| {
+            let expired = sweep_lapsed(tx, limit)?;
+            report.workers_expired += expired;
+            Ok(expired)
+        });
+        part(store, tenant, "items", &mut left, &mut report, |tx, limit, report| {
+            let mut readied = 0;
+            for queue in queues_with_scheduled(tx)? {
+                readied += ready_scheduled(tx, queue, limit - readied)?;
+            }
+            report.items_readied += readied;
+            Ok(readied)
+        });
+    }
+    report.more = left <= 0;
+    report.duration_ms = (store.now() - started).max(0);
+    Ok(report)
+}
+
+/// Does one part for one tenant in transactions of its own, until nothing is left to do or the limit is used up. A failure ends
+/// this part and is reported.
+fn part(
+    store: &Store,
+    tenant: i64,
+    name: &str,
+    left: &mut i64,
+    report: &mut SweepReport,
+    step: impl Fn(&Tx<'_>, i64, &mut SweepReport) -> Result<i64>,
+) {
+    while *left > 0 {
+        let limit = STEP.min(*left);
+        // A step that is rolled back must not have counted.
+        let mut after = report.clone();
+        match store.write(|tx| step(&tx.of_tenant(tenant), limit, &mut after)) {
+            Ok(done) => {
+                *report = after;
+                *left -= done;
+                if done < limit {
+                    return;
+                }
+            }
+            Err(error) => {
+                report.errors.push(SweepError {
+                    part: name.to_owned(),
+                    code: error.code().as_str().to_owned(),
+                    message: error.message().to_owned(),
+                });
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+// From a method call to an operation and its arguments.
+import { invalid, RunkeepError } from "./errors.js";
+import { operations, type OperationShape, type Page, type StoreOperations } from "./generated.js";
+
+/** What can be said about one call. */
+export interface CallOptions {
+  /** Aborting rejects the call with `signal.reason`. It undoes nothing: the call may have taken effect. */
+  signal?: AbortSignal | undefined;
+  /** After so long the call rejects with `timeout`: its outcome is unknown. 0 or nothing is the store's default. */
+  timeoutMs?: number | undefined;
+}
+
+/** Await it for one page, or iterate over it (`for await`) for all rows. Nothing is sent before that. */
+export interface List<T> extends PromiseLike<Page<T>>, AsyncIterable<T> {
+  catch: Promise<Page<T>>["catch"];
+  finally: Promise<Page<T>>["finally"];
+}
+
+/** Sends one call and answers its result. */
+export type Send = (operation: string, writes: boolean, args: Arguments, options: CallOptions) => Promise<unknown>;
+
+type Arguments = Record<string, unknown>;
+
+/** The namespaces of the API: one method for each operation of the table. */
+export function buildOperations(send: Send): StoreOperations {
+  const api: Record<string, any> = {};
+  for (const [operation, shape] of Object.entries<OperationShape>(operations)) {
+    const run = async (given: unknown[], more?: Arguments): Promise<any> => {
+      const { args, options } = readArguments(operation, shape, given);
+      return await send(operation, shape.writes, { ...args, ...more }, options);
+    };
+    const names = operation.split(".");
+    const method = names.pop()!;
+    const namespace = names.reduce((target, name) => (target[name] ??= {}), api);
+    namespace[method] = shape.list
+      ? (...given: unknown[]) => new LazyList((cursor) => run(given, cursor === undefined ? undefined : { cursor }), operation)
+      : (...given: unknown[]) => run(given);
+  }
+  return api as StoreOperations;
+}
+
+/** First the subject, then an array or an object of arguments, last the options of the call. */
+function readArguments(operation: string, { subject, array }: OperationShape, given: unknown[]): { args: Arguments; options: CallOptions } {
+  const rest = [...given];
+  let args: Arguments = {};
+  if (subject.length === 1) {
+    const id = rest.shift();
+    if (typeof id !== "string") throw misused(operation, `the first argument is ${subject[0]}, a string`, id);
+    args[subject[0]!] = id;
+  } else if (subject.length > 1) {
+    const holder = rest.shift();
+    const expected = `the first argument is an object with ${subject.join(" and ")}`;
+    if (!isObject(holder)) throw misused(operation, expected, holder);
+    for (const name of subject) {
+      if (holder[name] === undefined) throw invalid(`${operation}: ${expected}; ${name} is missing.`);
+      args[name] = holder[name];
+    }
+  }
+  if (array !== undefined) {
+    const elements = rest.shift();
+    if (!Array.isArray(elements)) throw misused(operation, `${subject.length > 0 ? "the second argument" : "the first argument"} is an array (${array})`, elements);
+    args[array] = elements;
+  }
+
+  const taken = given.length - rest.length;
+  const objects = rest.filter((value) => value !== undefined);
+  const limit = array === undefined ? 2 : 1;
+  if (objects.length > limit) throw invalid(`${operation} takes at most ${taken + limit} arguments; got ${given.length}.`);
+  for (const value of objects) {
+    if (!isObject(value)) throw misused(operation, `argument ${taken + 1 + rest.indexOf(value)} is an object`, value);
+  }
+  // The last object may be arguments or options: what is not for the client goes to the store, which knows its own.
+  const { signal, timeoutMs, ...last } = (objects.pop() ?? {}) as CallOptions & Arguments;
+  for (const members of [...(objects as Arguments[]), last]) {
+    const twice = Object.keys(members).find((name) => Object.hasOwn(args, name));
+    if (twice !== undefined) throw invalid(`${operation}: ${twice} is given twice.`);
+    args = { ...args, ...members };
+  }
+  if (signal !== undefined && !(isObject(signal) && "aborted" in signal && "addEventListener" in signal)) throw misused(operation, "signal is an AbortSignal", signal);
+  if (timeoutMs !== undefined && !isDuration(timeoutMs)) throw misused(operation, "timeoutMs is a number of milliseconds, at least 0", timeoutMs);
+  return { args, options: { signal, timeoutMs } };
+}
+
+export function isDuration(value: unknown): value is number {
+  return typeof value === "number" && Number.isFinite(value) && value >= 0;
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function misused(operation: string, expected: string, got: unknown): RunkeepError {
+  return invalid(`${operation}: ${expected}; got ${describe(got)}.`);
+}
+
+/** A value as part of an error message. */
+export function describe(value: unknown): string {
+  if (typeof value === "string") return JSON.stringify(value.length > 60 ? `${value.slice(0, 60)}…` : value);
+  if (typeof value === "function" || typeof value === "symbol") return `a ${typeof value}`;
+  if (typeof value !== "object" || value === null) return String(value);
+  return Array.isArray(value) ? "an array" : "an object";
+}
+
+class LazyList<T> implements List<T> {
+  readonly #fetch: (cursor?: string) => Promise<Page<T>>;
+  readonly #operation: string;
+  #page: Promise<Page<T>> | undefined;
+
+  constructor(fetch: (cursor?: string) => Promise<Page<T>>, operation: string) {
+    this.#fetch = fetch;
+    this.#operation = operation;
+  }
+
+  then: Promise<Page<T>>["then"] = (onPage, onError) => this.#once().then(onPage, onError);
+  catch: Promise<Page<T>>["catch"] = (onError) => this.#once().catch(onError);
+  finally: Promise<Page<T>>["finally"] = (onEnd) => this.#once().finally(onEnd);
+
+  async *[Symbol.asyncIterator](): AsyncIterator<T> {
+    let cursor: string | undefined;
+    do {
+      const page: Page<T> = await this.#fetch(cursor);
+      yield* page.items;
+      if (page.damaged?.length) {
+        const rows = page.damaged.map(({ table, id, reason }) => `${table} ${id} (${reason})`).join(", ");
+        throw new RunkeepError("corrupt", `${this.#operation} met rows that cannot be read: ${rows}.`, { details: { damaged: page.damaged } });
+      }
+      cursor = page.nextCursor ?? undefined;
+    } while (cursor !== undefined);
+  }
+
+  #once(): Promise<Page<T>> {
+    return (this.#page ??= this.#fetch());
+  }
+}

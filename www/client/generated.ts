@@ -1,0 +1,726 @@
+// Written by `npm run bindings` from the Rust types and src/operation.rs. Do not edit.
+import type { CallOptions, List } from "./calls.js";
+
+/** A JSON document as it comes back. */
+export type JsonValue = string | number | boolean | null | JsonValue[] | { [key: string]: JsonValue };
+
+/** A JSON document as it may be given: a Date becomes its ISO string, members that are undefined vanish. What JSON cannot hold is refused. */
+export type JsonInput = unknown;
+
+/** An item under a lease. */
+export type ClaimedItem = WorkItem & { status: "claimed"; workerId: string; claimedAt: number; leaseExpiresAt: number };
+
+/** What names the lease of an item; a claimed item may be passed whole. */
+export type Lease = { readonly id: string; readonly fence: number };
+
+/** How a method's arguments become those of its operation. */
+export interface OperationShape {
+  readonly subject: readonly string[];
+  readonly array?: string;
+  readonly list?: true;
+  readonly writes: boolean;
+}
+
+export const operations = {
+  "executions.create": { subject: [], writes: true },
+  "executions.get": { subject: ["id"], writes: false },
+  "executions.list": { subject: [], list: true, writes: false },
+  "executions.setStatus": { subject: ["id"], writes: true },
+  "executions.materialize": { subject: ["id"], writes: false },
+  "events.append": { subject: ["executionId"], writes: true },
+  "events.appendMany": { subject: ["executionId"], array: "events", writes: true },
+  "events.list": { subject: [], list: true, writes: false },
+  "events.latestSequence": { subject: ["executionId"], writes: false },
+  "queue.enqueue": { subject: [], writes: true },
+  "queue.enqueueMany": { subject: [], array: "items", writes: true },
+  "queue.claim": { subject: [], writes: true },
+  "queue.renew": { subject: ["id", "fence"], writes: true },
+  "queue.complete": { subject: ["id", "fence"], writes: true },
+  "queue.fail": { subject: ["id", "fence"], writes: true },
+  "queue.release": { subject: ["id", "fence"], writes: true },
+  "queue.cancel": { subject: ["id"], writes: true },
+  "queue.get": { subject: ["id"], writes: false },
+  "queue.list": { subject: [], list: true, writes: false },
+  "queue.attempts": { subject: ["id"], writes: false },
+  "queue.stats": { subject: [], writes: false },
+  "workers.register": { subject: [], writes: true },
+  "workers.heartbeat": { subject: [], writes: true },
+  "workers.markDead": { subject: [], writes: true },
+  "workers.list": { subject: [], list: true, writes: false },
+  "sweep": { subject: [], writes: true },
+} as const satisfies Record<string, OperationShape>;
+
+export type AppendEvent = { executionId: Name, 
+/**
+ * A known type, or one of your own that begins with `x-`.
+ */
+type: Name, data?: JsonInput, 
+/**
+ * Made by the store unless given. The same id with the same arguments answers the event that exists.
+ */
+id?: Name, 
+/**
+ * Appends only if this is the log's last sequence; `conflict` otherwise.
+ */
+expectedSequence?: number, };
+
+export type AppendEvents = { executionId: Name, events: Array<EventInput>, expectedSequence?: number, };
+
+/** A delivery that did not complete. */
+export type Attempt = { attempt: number, fence: number, workerId: string, namespace: string, 
+/**
+ * Unix milliseconds.
+ */
+claimedAt: number, 
+/**
+ * Unix milliseconds.
+ */
+endedAt: number, outcome: AttemptOutcome, error?: JsonValue, };
+
+/** How a delivery ended that did not complete. */
+export type AttemptOutcome = "failed" | "lease_expired" | "released" | "cancelled";
+
+/** The delay before the next attempt: by default 1 s, doubled with each attempt, at most 64 s, without jitter. */
+export type Backoff = { kind: BackoffKind, 
+/**
+ * Milliseconds; 1000 unless given.
+ */
+baseMs?: number, 
+/**
+ * 2 unless given; exponential only.
+ */
+factor?: number, 
+/**
+ * Milliseconds; 64,000 unless given, or `baseMs` where that is more.
+ */
+maxMs?: number, 
+/**
+ * 0 to 1: the part of the delay that is left to chance; 0 unless given.
+ */
+jitter?: number, };
+
+/** How the delay before the next attempt grows. */
+export type BackoffKind = "exponential" | "fixed" | "linear";
+
+/** What the run has used so far. Tokens and costs come from `node_completed` and `iteration_completed` events. */
+export type Budget = { inputTokens: number, outputTokens: number, 
+/**
+ * US dollars.
+ */
+costUsd: number, iterations: number, toolCalls: number, consecutiveErrors: number, circuitBreakerTripped: boolean, };
+
+/** A request for work. */
+export type ClaimItems = { workerId: Name, 
+/**
+ * `default` unless given.
+ */
+namespace?: Name, 
+/**
+ * The queues to claim from; none means no items.
+ */
+queues: Array<Name>, 
+/**
+ * 1 to 1000; 1 unless given.
+ */
+limit?: number, 
+/**
+ * Milliseconds that the worker has before it must renew or settle; 30,000 unless given.
+ */
+leaseMs?: number, };
+
+/** Settles an item, with what follows from it, in one transaction. */
+export type CompleteItem = { id: Name, fence: number, output?: JsonInput, 
+/**
+ * Appended to the log of the item's execution.
+ */
+events?: Array<EventInput>, 
+/**
+ * An RFC 7396 merge patch for the state of the item's execution, applied before `events`.
+ */
+statePatch?: JsonInput, 
+/**
+ * Items to enqueue.
+ */
+enqueue?: Array<EnqueueItem>, };
+
+export type Completed = { status: ItemStatus, 
+/**
+ * Whether the lease had run out already, and nobody had noticed.
+ */
+late: boolean, 
+/**
+ * The last sequence of the execution's log, where the item has one.
+ */
+lastSequence?: number, 
+/**
+ * The items of `enqueue`, in order.
+ */
+enqueued: Array<EnqueuedItem>, 
+/**
+ * Whether the execution had ended, so that its statePatch and its items of `enqueue` were dropped.
+ */
+dropped: boolean, };
+
+/** A new execution. It starts `pending`. */
+export type CreateExecution = { 
+/**
+ * Made by the store unless given. The same id with the same arguments answers the execution that exists.
+ */
+id?: Name, workflowId: Name, workflowVersion?: Name, 
+/**
+ * Any JSON; null unless given.
+ */
+input?: JsonInput, sessionType?: SessionType, parentId?: Name, tags?: Array<Name>, metadata?: JsonInput, };
+
+/** A record, and whether this call made it. */
+export type Created<T> = { 
+/**
+ * False where the same call had been made before, and its record is answered again.
+ */
+created: boolean, } & T;
+
+/** A row that cannot be read. */
+export type Damaged = { table: string, id: string, reason: string, };
+
+/** A new work item. */
+export type EnqueueItem = { 
+/**
+ * Made by the store unless given. The same id with the same arguments answers the item that exists.
+ */
+id?: Name, 
+/**
+ * The execution that the item belongs to; its log tells of retries, failures and cancellations.
+ */
+executionId?: Name, 
+/**
+ * Required with `executionId`.
+ */
+nodeId?: Name, queue: Name, 
+/**
+ * Any JSON; null unless given.
+ */
+payload?: JsonInput, 
+/**
+ * Higher first; 0 unless given.
+ */
+priority?: number, 
+/**
+ * Only a registered worker with all these capabilities gets the item.
+ */
+requires?: Array<Name>, 
+/**
+ * At least 1; 3 unless given.
+ */
+maxAttempts?: number, 
+/**
+ * Unix milliseconds: not before this. At once unless given.
+ */
+runAt?: number, 
+/**
+ * Milliseconds from now; instead of `runAt`.
+ */
+delayMs?: number, backoff?: Backoff, 
+/**
+ * An item of the queue under the same key that is not finished is answered instead of making another.
+ */
+idempotencyKey?: Name, 
+/**
+ * With `ever`, finished items count too.
+ */
+uniqueFor?: UniqueFor, concurrencyKey?: Name, };
+
+export type EnqueueItems = { items: Array<EnqueueItem>, };
+
+export type EnqueuedItem = { id: string, created: boolean, };
+
+/** What went wrong, as a word that programs can act on. In JSON and in JavaScript each is the snake_case form of its name. */
+export type ErrorCode = "invalid_argument" | "not_found" | "conflict" | "invalid_transition" | "lease_lost" | "too_large" | "limit_exceeded" | "tenant_suspended" | "quota_exceeded" | "storage_unavailable" | "storage_lost" | "busy" | "timeout" | "schema_too_new" | "corrupt" | "closed" | "unsupported" | "nondeterminism" | "internal";
+
+/** One fact in the log of an execution. */
+export type Event = { id: string, executionId: string, 
+/**
+ * 1, 2, 3 … per execution, without gaps.
+ */
+sequence: number, type: string, data: JsonValue, 
+/**
+ * Unix milliseconds.
+ */
+createdAt: number, };
+
+/** An event of a list of them. */
+export type EventInput = { type: Name, data?: JsonInput, id?: Name, };
+
+/** One run of a workflow or an agent. */
+export type Execution = { id: string, tenantId: string, workflowId: string, workflowVersion?: string, status: ExecutionStatus, input: JsonValue, 
+/**
+ * What the events of the log have made of the state so far; `{}` at first.
+ */
+state: JsonValue, output?: JsonValue, sessionType?: SessionType, parentId?: string, 
+/**
+ * 0 for a run that was started, one more with each continuation.
+ */
+segment: number, 
+/**
+ * A string, or `{message, code?, stack?}`, as the event that failed the run gave it.
+ */
+error?: JsonValue, tags: Array<string>, metadata?: JsonValue, 
+/**
+ * The sequence of the newest event; 0 without any.
+ */
+lastSequence: number, 
+/**
+ * Unix milliseconds.
+ */
+createdAt: number, 
+/**
+ * Unix milliseconds: when it first ran.
+ */
+startedAt?: number, 
+/**
+ * Unix milliseconds: when the newest event was appended.
+ */
+updatedAt: number, 
+/**
+ * Unix milliseconds: when it ended.
+ */
+completedAt?: number, };
+
+export type ExecutionId = { id: Name, };
+
+/** Where an execution stands. The last four are terminal: nothing leaves them. */
+export type ExecutionStatus = "pending" | "running" | "paused" | "completed" | "failed" | "cancelled" | "limit_exceeded";
+
+/** Ends the delivery as failed. */
+export type FailItem = { id: Name, fence: number, 
+/**
+ * A string, or `{message, code?, stack?}`.
+ */
+error: JsonInput, 
+/**
+ * False sends the item to the dead letters at once; true unless given.
+ */
+retryable?: boolean, 
+/**
+ * Milliseconds until the next attempt, instead of the backoff.
+ */
+delayMs?: number, 
+/**
+ * Appended to the log of the item's execution.
+ */
+events?: Array<EventInput>, };
+
+export type FailOutcome = "retry_scheduled" | "dead_lettered" | "cancelled";
+
+export type Failed = { outcome: FailOutcome, 
+/**
+ * Unix milliseconds: when it can be claimed again.
+ */
+runAt?: number, 
+/**
+ * Whether the lease had run out already, and nobody had noticed.
+ */
+late: boolean, };
+
+export type Heartbeat = { outcome: HeartbeatOutcome, 
+/**
+ * Unix milliseconds: dead from then on without another heartbeat.
+ */
+nextExpiryAt?: number, };
+
+export type HeartbeatOutcome = "refreshed" | "not_registered";
+
+export type ItemCounts = { scheduled: number, pending: number, claimed: number, completed: number, dead_lettered: number, cancelled: number, };
+
+export type ItemId = { id: Name, };
+
+/** Where a work item stands. */
+export type ItemStatus = "scheduled" | "pending" | "claimed" | "completed" | "dead_lettered" | "cancelled";
+
+export type LatestSequence = { executionId: Name, };
+
+/** Which events of an execution to list. */
+export type ListEvents = { executionId: Name, 
+/**
+ * Only events with a larger sequence.
+ */
+after?: number, 
+/**
+ * Only events of these types.
+ */
+types?: Array<Name>, 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
+
+/** Which executions to list; without members, all of them. */
+export type ListExecutions = { status?: ExecutionStatus, workflowId?: Name, parentId?: Name, tag?: Name, 
+/**
+ * Unix milliseconds, exclusive.
+ */
+createdAfter?: number, 
+/**
+ * Unix milliseconds, exclusive.
+ */
+createdBefore?: number, 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
+
+/** Which items to list; without members, all of them. */
+export type ListItems = { queue?: Name, status?: ItemStatus, executionId?: Name, 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
+
+/** Which live workers to list; without members, all of them. */
+export type ListWorkers = { 
+/**
+ * All namespaces unless given.
+ */
+namespace?: Name, pool?: Name, queue?: Name, capability?: Name, 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
+
+export type MarkDeadOutcome = "marked" | "not_registered";
+
+export type MarkWorkerDead = { workerId: Name, 
+/**
+ * `default` unless given.
+ */
+namespace?: Name, 
+/**
+ * At most 256 bytes, no control characters.
+ */
+reason: Name, 
+/**
+ * Whether its leases end at once, by the rule for expired ones; true unless given.
+ */
+releaseLeases?: boolean, };
+
+export type MarkedDead = { outcome: MarkDeadOutcome, 
+/**
+ * How many of its leases ended by it.
+ */
+leasesEnded: number, };
+
+export type Materialize = { id: Name, 
+/**
+ * The sequence as of which to fold; the whole log unless given.
+ */
+at?: number, };
+
+/** An execution as its log tells it, as of one sequence. */
+export type Materialized = { status: ExecutionStatus, state: JsonValue, output?: JsonValue, 
+/**
+ * The nodes that completed, with their outputs.
+ */
+completedNodes: { [key in string]: JsonValue }, 
+/**
+ * The nodes that are scheduled or started, sorted.
+ */
+activeNodes: Array<string>, budget: Budget, 
+/**
+ * What waits for a decision, oldest first.
+ */
+pendingApprovals: Array<PendingApproval>, lastSequence: number, };
+
+/** An id or a name: 1 to 256 bytes of UTF-8 without control characters. */
+export type Name = string;
+
+/** The direction of a list. */
+export type Order = "asc" | "desc";
+
+/** One page of a list. */
+export type Page<T> = { items: Array<T>, 
+/**
+ * Where the next page begins; null at the end.
+ */
+nextCursor: string | null, 
+/**
+ * Rows of this page that cannot be read. The others are all in `items`.
+ */
+damaged?: Array<Damaged>, };
+
+export type PendingApproval = { approvalId: string, nodeId: string, toolName?: string, 
+/**
+ * The event that asks.
+ */
+sequence: number, };
+
+/** How many items stand where. */
+export type QueueStats = { counts: ItemCounts, 
+/**
+ * Unix milliseconds: since when the item that waits longest could be claimed.
+ */
+oldestPendingAt?: number, };
+
+export type RegisterOutcome = "registered" | "refreshed";
+
+/** Registers a worker, or refreshes the registration of a live one. */
+export type RegisterWorker = { 
+/**
+ * One live process or tab; unique per boot.
+ */
+workerId: Name, 
+/**
+ * The logical group that it belongs to.
+ */
+pool: Name, queues: Array<Name>, capabilities: Array<Name>, 
+/**
+ * Milliseconds for which it counts as alive after a heartbeat.
+ */
+livenessTtlMs: number, 
+/**
+ * `default` unless given.
+ */
+namespace?: Name, metadata?: JsonInput, };
+
+export type Registered = { outcome: RegisterOutcome, 
+/**
+ * Unix milliseconds: dead from then on without a heartbeat.
+ */
+nextExpiryAt: number, };
+
+/** Gives the item back. The attempt is not counted. */
+export type ReleaseItem = { id: Name, fence: number, 
+/**
+ * Milliseconds until it can be claimed again; 0 unless given.
+ */
+delayMs?: number, reason?: string, };
+
+export type ReleaseOutcome = "released" | "cancelled";
+
+export type Released = { outcome: ReleaseOutcome, 
+/**
+ * Unix milliseconds: when it can be claimed again.
+ */
+runAt?: number, 
+/**
+ * Whether the lease had run out already, and nobody had noticed.
+ */
+late: boolean, };
+
+/** Keeps the lease for longer. */
+export type RenewLease = { id: Name, fence: number, 
+/**
+ * Milliseconds from now; the length of the claim's lease unless given.
+ */
+leaseMs?: number, 
+/**
+ * Any JSON, kept on the item and shown to the next attempt.
+ */
+progress?: JsonInput, };
+
+export type Renewed = { 
+/**
+ * Unix milliseconds.
+ */
+leaseExpiresAt: number, 
+/**
+ * Whether somebody asked to cancel the item: stop, and `release` or `fail` it.
+ */
+cancelRequested: boolean, 
+/**
+ * Whether the lease had run out already, and nobody had noticed.
+ */
+late: boolean, };
+
+/** What kind of session the execution is. The store keeps it and does nothing by it. */
+export type SessionType = "stateless" | "resumable" | "persistent_governed" | "ephemeral" | "approval_gated";
+
+/** A change of status by command. */
+export type SetStatus = { id: Name, status: ExecutionStatus, 
+/**
+ * Kept in the event.
+ */
+reason?: string, 
+/**
+ * Makes the change only from this status; `conflict` from any other.
+ */
+expectedStatus?: ExecutionStatus, };
+
+/** Of what to answer the counts; without members, of all queues. */
+export type StatsOf = { queue?: Name, executionId?: Name, };
+
+export type SweepError = { part: string, code: string, message: string, };
+
+/** What a sweep did. */
+export type SweepReport = { leasesRetried: number, leasesDeadLettered: number, leasesCancelled: number, workersExpired: number, itemsReadied: number, durationMs: number, 
+/**
+ * Whether the limit ended it: sweep again at once.
+ */
+more: boolean, 
+/**
+ * Parts that failed. The others were done.
+ */
+errors: Array<SweepError>, };
+
+export type SweepRequest = { 
+/**
+ * The most rows to deal with in this call, 1 to 10,000; 500 unless given.
+ */
+limit?: number, 
+/**
+ * How often the caller sweeps, in milliseconds. A call without it is not part of a series.
+ */
+intervalMs?: number, };
+
+/** For how long an idempotency key names its item. */
+export type UniqueFor = "unfinished" | "ever";
+
+/** A unit of work. */
+export type WorkItem = { id: string, tenantId: string, executionId?: string, nodeId?: string, queue: string, payload: JsonValue, priority: number, 
+/**
+ * The capabilities that a worker must have, sorted.
+ */
+requires: Array<string>, status: ItemStatus, 
+/**
+ * How often it was delivered.
+ */
+attempt: number, maxAttempts: number, 
+/**
+ * Unix milliseconds: not before this.
+ */
+runAt: number, backoff?: Backoff, idempotencyKey?: string, concurrencyKey?: string, 
+/**
+ * Unix milliseconds.
+ */
+createdAt: number, 
+/**
+ * Unix milliseconds: the newest claim.
+ */
+claimedAt?: number, 
+/**
+ * Unix milliseconds.
+ */
+finishedAt?: number, 
+/**
+ * Who holds it, or held it last.
+ */
+workerId?: string, 
+/**
+ * Unix milliseconds; only while claimed.
+ */
+leaseExpiresAt?: number, 
+/**
+ * Names the newest claim; 0 before the first.
+ */
+fence: number, output?: JsonValue, 
+/**
+ * A string, or `{message, code?, stack?}`.
+ */
+lastError?: JsonValue, 
+/**
+ * What the last `renew` with progress said.
+ */
+progress?: JsonValue, cancelRequested: boolean, };
+
+/** A live worker. */
+export type Worker = { workerId: string, namespace: string, pool: string, 
+/**
+ * Sorted.
+ */
+queues: Array<string>, 
+/**
+ * Sorted.
+ */
+capabilities: Array<string>, livenessTtlMs: number, 
+/**
+ * Unix milliseconds.
+ */
+registeredAt: number, 
+/**
+ * Unix milliseconds.
+ */
+lastHeartbeatAt: number, 
+/**
+ * Unix milliseconds: dead from then on without another heartbeat.
+ */
+expiresAt: number, load?: number, metadata?: JsonValue, };
+
+export type WorkerHeartbeat = { workerId: Name, 
+/**
+ * `default` unless given.
+ */
+namespace?: Name, 
+/**
+ * How busy it is, in a unit of its own.
+ */
+load?: number, };
+
+export interface Executions {
+  /** Creates an execution; it starts `pending`. */
+  create(input: CreateExecution, options?: CallOptions): Promise<Created<Execution>>;
+  /** The execution, or null. */
+  get(id: string, options?: CallOptions): Promise<Execution | null>;
+  /** Lists executions in the order in which they were created. */
+  list(input?: ListExecutions, options?: CallOptions): List<Execution>;
+  /** Changes the status by command, where the table of transitions allows it; `invalid_transition` otherwise. Entering a terminal status cancels the execution's waiting items. */
+  setStatus(id: string, input: Omit<SetStatus, "id" | "expectedStatus">, options?: CallOptions & Pick<SetStatus, "expectedStatus">): Promise<Execution>;
+  /** The fold of the log: status, state, nodes, budget and open approvals, now or as of a sequence. */
+  materialize(id: string, options?: CallOptions & Pick<Materialize, "at">): Promise<Materialized>;
+}
+
+export interface Events {
+  /** Appends one event, and brings the execution up to it in the same transaction. */
+  append(executionId: string, input: Omit<AppendEvent, "executionId" | "expectedSequence">, options?: CallOptions & Pick<AppendEvent, "expectedSequence">): Promise<Created<Event>>;
+  /** Appends several events, all or none. */
+  appendMany(executionId: string, events: AppendEvents["events"], options?: CallOptions & Pick<AppendEvents, "expectedSequence">): Promise<Array<Created<Event>>>;
+  /** Lists the events of an execution in the order of their sequence. */
+  list(input: ListEvents, options?: CallOptions): List<Event>;
+  /** The sequence of the newest event; 0 without any. */
+  latestSequence(executionId: string, options?: CallOptions): Promise<number>;
+}
+
+export interface Queue {
+  /** Enqueues one item. */
+  enqueue(input: EnqueueItem, options?: CallOptions): Promise<Created<WorkItem>>;
+  /** Enqueues several items, all or none. */
+  enqueueMany(items: EnqueueItems["items"], options?: CallOptions): Promise<Array<Created<WorkItem>>>;
+  /** Claims up to `limit` items for a worker: the highest priority first, then the earliest `runAt`, then the order of enqueueing. */
+  claim(input: ClaimItems, options?: CallOptions): Promise<ClaimedItem[]>;
+  /** Keeps the lease for longer, and tells whether the item is to be cancelled. */
+  renew(item: Lease, input?: Omit<RenewLease, "id" | "fence">, options?: CallOptions): Promise<Renewed>;
+  /** Settles the item as completed, and in the same transaction appends the events, patches the execution's state and enqueues what follows. */
+  complete(item: Lease, input?: Omit<CompleteItem, "id" | "fence">, options?: CallOptions): Promise<Completed>;
+  /** Ends the delivery as failed: another attempt after a delay, or the dead letters. */
+  fail(item: Lease, input: Omit<FailItem, "id" | "fence">, options?: CallOptions): Promise<Failed>;
+  /** Gives the item back without counting the attempt. */
+  release(item: Lease, input?: Omit<ReleaseItem, "id" | "fence">, options?: CallOptions): Promise<Released>;
+  /** Cancels a waiting item at once, and asks the holder of a claimed one to stop. */
+  cancel(id: string, options?: CallOptions): Promise<WorkItem>;
+  /** The item, or null. */
+  get(id: string, options?: CallOptions): Promise<WorkItem | null>;
+  /** Lists items in the order in which they were enqueued. */
+  list(input?: ListItems, options?: CallOptions): List<WorkItem>;
+  /** The deliveries of an item that did not complete, oldest first. */
+  attempts(id: string, options?: CallOptions): Promise<Array<Attempt>>;
+  /** Counts items by status. */
+  stats(input?: StatsOf, options?: CallOptions): Promise<QueueStats>;
+}
+
+export interface Workers {
+  /** Registers a worker, or refreshes the registration of a live one. */
+  register(input: RegisterWorker, options?: CallOptions): Promise<Registered>;
+  /** Says that a worker is alive. */
+  heartbeat(input: WorkerHeartbeat, options?: CallOptions): Promise<Heartbeat>;
+  /** Removes a worker. Its leases end as if they had run out. */
+  markDead(input: MarkWorkerDead, options?: CallOptions): Promise<MarkedDead>;
+  /** Lists live workers in the order in which they registered. */
+  list(input?: ListWorkers, options?: CallOptions): List<Worker>;
+}
+
+/** Every operation of a store. */
+export interface StoreOperations {
+  readonly executions: Executions;
+  readonly events: Events;
+  readonly queue: Queue;
+  readonly workers: Workers;
+  /** Does what time brings: ends expired leases, removes lapsed workers, makes due items claimable. Call it regularly. */
+  sweep(input?: SweepRequest, options?: CallOptions): Promise<SweepReport>;
+}

@@ -1,0 +1,4 @@
+export type { CallOptions, List } from "./calls.js";
+export { isRunkeepError, RunkeepError } from "./errors.js";
+export type * from "./generated.js";
+export { openStore, type OpenOptions, type Store, type StoreInfo } from "./open.js";

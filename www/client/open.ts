@@ -1,0 +1,244 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+// Stores as their users hold them. Within one page all handles of one name share one connection.
+import type { BootOptions, HostInfo, Transport } from "../host/protocol.js";
+import { buildOperations, describe, isDuration, type Send } from "./calls.js";
+import { Connection, type Connect } from "./connection.js";
+import { encode } from "./encode.js";
+import { invalid, RunkeepError } from "./errors.js";
+import type { StoreOperations } from "./generated.js";
+import { Sweeper } from "./sweeper.js";
+import { startWorker } from "./worker.js";
+
+export interface OpenOptions {
+  /** The store's name within the origin. Default `"default"`. */
+  name?: string | undefined;
+  /** `"auto"` (default) is OPFS where the browser has it, else memory; `store.info()` tells. */
+  storage?: "auto" | "opfs" | "memory" | undefined;
+  /** How often time's work is done: expired leases, due items, lapsed workers. Default each second; `false` leaves it to you. */
+  sweep?: { intervalMs?: number | undefined } | false | undefined;
+  /** How long a call may take unless it says otherwise. Default 30,000. */
+  timeoutMs?: number | undefined;
+  /** How long opening may take, waiting for another tab included. Default 30,000. */
+  bootTimeoutMs?: number | undefined;
+  /** Where the package's worker.js is, if a bundler has not found it by itself. */
+  workerUrl?: string | URL | undefined;
+  /** Where the package's runkeep.wasm is, if it does not lie beside worker.js. */
+  wasmUrl?: string | URL | undefined;
+}
+
+export interface StoreInfo {
+  name: string;
+  version: string;
+  schemaVersion: number;
+  sqliteVersion: string;
+  storage: "opfs" | "memory";
+  /** Why storage is memory where `"auto"` was asked for. */
+  storageReason?: string;
+  /** Whether the browser keeps this origin's storage under pressure; see `persist()`. Only with OPFS. */
+  persisted?: boolean;
+  /** Bytes that this origin uses, of everything it stores. Only with OPFS. */
+  usage?: number;
+  /** Bytes that this origin may use. Only with OPFS. */
+  quota?: number;
+}
+
+export interface Store extends StoreOperations {
+  info(): Promise<StoreInfo>;
+  /** Asks the browser to keep this origin's storage under pressure. Answers whether it does. */
+  persist(): Promise<boolean>;
+  /** Ends this handle; calls in flight are answered first. The last handle of a name gives the storage back. */
+  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** @internal Options as they have been checked. */
+export interface Settings {
+  name: string;
+  storage: "auto" | "opfs" | "memory";
+  sweepMs: number | false;
+  timeoutMs: number;
+  bootTimeoutMs: number;
+  workerUrl?: string | undefined;
+  wasmUrl?: string | undefined;
+  clock?: { now(): number } | undefined;
+  transport?: Transport | undefined;
+}
+
+/** Opens a store. The same name again, in the same page, is another handle of the same store. */
+export async function openStore(options: OpenOptions = {}): Promise<Store> {
+  return openWith(readOptions(options));
+}
+
+function readOptions(options: OpenOptions): Settings {
+  checkMembers("openStore", options, ["name", "storage", "sweep", "timeoutMs", "bootTimeoutMs", "workerUrl", "wasmUrl"]);
+  const { name = "default", storage = "auto", sweep = {}, timeoutMs, bootTimeoutMs, workerUrl, wasmUrl } = options;
+  checkName(name);
+  checkStorage(storage);
+  if (sweep !== false) checkMembers("openStore: sweep", sweep, ["intervalMs"]);
+  return {
+    name,
+    storage,
+    sweepMs: sweep !== false && duration("sweep.intervalMs", sweep.intervalMs, 1_000),
+    timeoutMs: duration("timeoutMs", timeoutMs, 30_000),
+    bootTimeoutMs: duration("bootTimeoutMs", bootTimeoutMs, 30_000),
+    workerUrl: absoluteUrl("workerUrl", workerUrl),
+    wasmUrl: absoluteUrl("wasmUrl", wasmUrl),
+  };
+}
+
+/** @internal */
+export function checkMembers(where: string, value: unknown, known: string[]): void {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw invalid(`${where}: expected an object, got ${describe(value)}.`);
+  const unknown = Object.keys(value).find((key) => !known.includes(key));
+  if (unknown !== undefined) throw invalid(`${where}: unknown option ${JSON.stringify(unknown)}; there are ${known.join(", ")}.`);
+}
+
+/** @internal */
+export function checkName(name: unknown): void {
+  const bytes = typeof name === "string" ? new TextEncoder().encode(name).length : 0;
+  if (bytes < 1 || bytes > 256 || /[\u0000-\u001f\u007f-\u009f]/.test(name as string)) {
+    throw invalid(`name must be a string of 1 to 256 bytes without control characters; got ${describe(name)}.`);
+  }
+}
+
+/** @internal */
+export function checkStorage(storage: unknown): void {
+  if (!["auto", "opfs", "memory"].includes(storage as string)) throw invalid(`storage must be "auto", "opfs" or "memory"; got ${describe(storage)}.`);
+}
+
+function duration(option: string, value: unknown, byDefault: number): number {
+  if (value !== undefined && !isDuration(value)) throw invalid(`${option} must be a number of milliseconds, at least 0; got ${describe(value)}.`);
+  return value || byDefault;
+}
+
+function absoluteUrl(option: string, value: unknown): string | undefined {
+  if (value === undefined) return undefined;
+  try {
+    if (typeof value === "string" || value instanceof URL) return new URL(value, globalThis.document?.baseURI ?? globalThis.location?.href).href;
+  } catch {
+    // Said below.
+  }
+  throw invalid(`${option} must be a URL; got ${describe(value)}.`);
+}
+
+/** @internal */
+export async function openWith(settings: Settings): Promise<Store> {
+  const { name } = settings;
+  const { connection, release } = await share(settings);
+  let closing: Promise<void> | undefined;
+
+  const send: Send = async (operation, writes, args, { signal, timeoutMs }) => {
+    if (closing) throw closed(name);
+    return await connection.call(operation, encode(args), { writes, signal, timeoutMs: timeoutMs || settings.timeoutMs });
+  };
+  const close = () => (closing ??= release());
+  const store = {
+    ...buildOperations(send),
+    async info(): Promise<StoreInfo> {
+      if (closing) throw closed(name);
+      // A transport of one's own may tell nothing about itself.
+      const info = { name, ...connection.info } as StoreInfo;
+      if (info.storage !== "opfs") return info;
+      const [{ usage, quota }, persisted] = await Promise.all([navigator.storage.estimate(), navigator.storage.persisted()]);
+      return { ...info, persisted, ...(usage !== undefined && { usage }), ...(quota !== undefined && { quota }) };
+    },
+    async persist() {
+      if (closing) throw closed(name);
+      return connection.info?.storage === "opfs" && (await navigator.storage.persist?.()) === true;
+    },
+    close,
+  } as Store;
+  if (Symbol.asyncDispose) store[Symbol.asyncDispose] = close;
+  return store;
+}
+
+interface Shared {
+  readonly settings: Settings;
+  readonly connection: Connection;
+  readonly ready: Promise<void>;
+  readonly stop: () => void;
+  handles: number;
+  closing?: Promise<void>;
+}
+
+const open = new Map<string, Shared>();
+
+/** The connection of that name, and the function that gives it up. The last to do so closes it. */
+async function share(settings: Settings): Promise<{ connection: Connection; release: () => Promise<void> }> {
+  const { name } = settings;
+  let shared: Shared | undefined;
+  while ((shared = open.get(name))?.closing) await shared.closing.catch(() => {});
+  if (shared) checkSame(shared.settings, settings);
+  else open.set(name, (shared = start(settings)));
+  const { connection, ready, stop } = shared;
+  shared.handles++;
+  try {
+    await ready;
+  } catch (error) {
+    if (open.get(name) === shared) open.delete(name);
+    throw error;
+  }
+  const release = async (): Promise<void> => {
+    if (--shared.handles > 0) return;
+    stop();
+    await (shared.closing = connection.close(closed(name)).finally(() => open.delete(name)));
+  };
+  return { connection, release };
+}
+
+function start(settings: Settings): Shared {
+  const { name, sweepMs, timeoutMs, clock } = settings;
+  const connection = new Connection(connector(settings), clock && (() => clock.now()));
+  const page = new AbortController();
+  let sweeper: Sweeper | undefined;
+  const ready = connection.open().then(() => {
+    if (sweepMs !== false) {
+      const sweep = () => connection.call("sweep", encode({ intervalMs: sweepMs }), { writes: true, timeoutMs });
+      sweeper = new Sweeper(sweep as () => Promise<{ more: boolean }>, sweepMs);
+    }
+    // A page that the browser keeps for its back button would hold the storage and block every other.
+    globalThis.addEventListener?.("pagehide", (event) => (event as PageTransitionEvent).persisted && connection.suspend(), { signal: page.signal });
+    warnOfMemory(name, connection.info);
+  });
+  const stop = () => {
+    sweeper?.stop();
+    page.abort();
+  };
+  return { settings, connection, ready, stop, handles: 0 };
+}
+
+function checkSame(first: Settings, second: Settings): void {
+  for (const key of ["storage", "sweepMs", "workerUrl", "wasmUrl", "clock", "transport"] as const) {
+    if (first[key] === second[key]) continue;
+    throw new RunkeepError("conflict", `The store ${JSON.stringify(first.name)} is open in this page with another ${key} (${describe(first[key])}, not ${describe(second[key])}); close it first, or open it the same way.`);
+  }
+}
+
+function connector({ name, storage, bootTimeoutMs, workerUrl, wasmUrl, clock, transport }: Settings): Connect {
+  if (transport) return async () => transport;
+  // Once data lies in OPFS, a later worker must not fall back to memory.
+  let resolved = storage;
+  const boot = (): BootOptions => ({ name, storage: resolved, wasmUrl, nowMs: clock?.now() });
+  return async (signal) => {
+    const started = hasBrowserWorkers() ? await startWorker({ boot: boot(), bootTimeoutMs, workerUrl }, signal) : await (await import("../host/inline.js")).startInline(boot());
+    resolved = started.info?.storage ?? resolved;
+    return started;
+  };
+}
+
+/** Other runtimes have a `Worker` too, of other kinds. */
+function hasBrowserWorkers(): boolean {
+  return typeof Worker === "function" && (typeof document !== "undefined" || "WorkerGlobalScope" in globalThis);
+}
+
+let warned = false;
+
+function warnOfMemory(name: string, info: HostInfo | undefined): void {
+  if (info?.storageReason === undefined || warned || !hasBrowserWorkers()) return;
+  warned = true;
+  console.warn(`runkeep: the store ${JSON.stringify(name)} is in memory and ends with this page: ${info.storageReason}.`);
+}
+
+function closed(name: string): RunkeepError {
+  return new RunkeepError("closed", `The store ${JSON.stringify(name)} is closed.`);
+}

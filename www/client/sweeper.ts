@@ -1,0 +1,53 @@
+// What time brings is done by sweeps, and the page drives them: a worker's timers stop when its page is frozen anyway.
+import type { SweepReport } from "./generated.js";
+
+const mostInARow = 20;
+const failuresToWarn = 3;
+
+export class Sweeper {
+  readonly #sweep: () => Promise<Pick<SweepReport, "more">>;
+  readonly #intervalMs: number;
+  readonly #stopped = new AbortController();
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #running = false;
+  #failures = 0;
+
+  /** Sweeps at once, then `intervalMs` after each end of a sweep, and whenever the page comes back to life. */
+  constructor(sweep: () => Promise<Pick<SweepReport, "more">>, intervalMs: number) {
+    this.#sweep = sweep;
+    this.#intervalMs = intervalMs;
+    const wake = () => void this.#run();
+    const { signal } = this.#stopped;
+    for (const event of ["online", "pageshow"]) globalThis.addEventListener?.(event, wake, { signal });
+    if (typeof document !== "undefined") {
+      document.addEventListener("resume", wake, { signal });
+      document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && wake(), { signal });
+    }
+    wake();
+  }
+
+  stop(): void {
+    this.#stopped.abort();
+    clearTimeout(this.#timer);
+  }
+
+  async #run(): Promise<void> {
+    if (this.#running) return;
+    this.#running = true;
+    clearTimeout(this.#timer);
+    try {
+      for (let count = 0; count < mostInARow && !this.#stopped.signal.aborted; count++) {
+        const { more } = await this.#sweep();
+        this.#failures = 0;
+        if (!more) break;
+      }
+    } catch (error) {
+      if (++this.#failures === failuresToWarn && !this.#stopped.signal.aborted) console.warn(`runkeep: ${failuresToWarn} sweeps in a row have failed; they are tried again.`, error);
+    }
+    this.#running = false;
+    if (this.#stopped.signal.aborted) return;
+    this.#timer = setTimeout(() => void this.#run(), this.#intervalMs);
+    // In Node a timer would keep the process alive.
+    (this.#timer as { unref?: () => void }).unref?.();
+  }
+}

@@ -1,0 +1,136 @@
+// The page's end of a store's worker.
+import type { BootOptions, FromHost, HostInfo, ToHost, Transport } from "../host/protocol.js";
+import { RunkeepError, toRunkeepError } from "./errors.js";
+
+const closeTimeoutMs = 10_000;
+
+export interface WorkerOptions {
+  boot: BootOptions;
+  bootTimeoutMs: number;
+  workerUrl?: string | undefined;
+}
+
+/** Starts a worker; resolves once it has the store open. */
+export async function startWorker(options: WorkerOptions, signal: AbortSignal): Promise<Transport> {
+  const transport = new WorkerTransport(options);
+  await transport.ready(options, signal);
+  return transport;
+}
+
+class WorkerTransport implements Transport {
+  info!: HostInfo;
+  ended: string | undefined;
+  readonly #worker: Worker;
+  readonly #alive = `runkeep-alive:${globalThis.crypto?.randomUUID?.() ?? Math.random()}`;
+  readonly #sent = new Map<number, { resolve: (answers: string[]) => void; reject: (error: unknown) => void }>();
+  #lastId = 0;
+  #watching = false;
+  #waitingFor: string;
+  #onReady = (_error?: unknown) => {};
+  #onEnd = () => {};
+
+  constructor({ workerUrl }: WorkerOptions) {
+    const script = workerUrl ?? `worker.js beside ${import.meta.url}`;
+    const causes = "the address does not answer with the script (404, or an HTML page after a deploy), it is of another origin, or a Content-Security-Policy forbids it (worker-src)";
+    this.#waitingFor = `its worker ${script} does not start; ${causes}`;
+    try {
+      this.#worker =
+        workerUrl === undefined
+          ? // Bundlers look for exactly this form, with options that they can read.
+            new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "runkeep" })
+          : new Worker(workerUrl, { type: "module", name: "runkeep" });
+    } catch (error) {
+      throw new RunkeepError("storage_unavailable", `The store's worker ${script} cannot be started: ${error}. Likely causes: ${causes}.`);
+    }
+    this.#worker.onmessage = ({ data }: MessageEvent<FromHost>) => this.#receive(data);
+    this.#worker.onerror = (event) => {
+      event.preventDefault();
+      const reason = `the worker ${script} failed: ${event.message || "the browser gives no reason"}`;
+      this.#end(reason, new RunkeepError("storage_unavailable", `The store cannot be opened: ${reason}. Likely causes: ${causes}.`));
+    };
+  }
+
+  ready({ boot, bootTimeoutMs }: WorkerOptions, signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const fail = (reason: string) => this.#end(reason, new RunkeepError("storage_unavailable", `The store ${JSON.stringify(boot.name)} could not be opened: ${reason}.`));
+      const onAbort = () => fail("it was closed meanwhile");
+      const timer = setTimeout(() => fail(`after ${bootTimeoutMs} ms, ${this.#waitingFor}`), bootTimeoutMs);
+      this.#onReady = (error) => {
+        clearTimeout(timer);
+        signal.removeEventListener("abort", onAbort);
+        if (error === undefined) resolve();
+        else reject(error);
+      };
+      signal.addEventListener("abort", onAbort);
+      if (signal.aborted) onAbort();
+      else this.#post({ type: "boot", options: boot, alive: this.#alive });
+    });
+  }
+
+  send(calls: string[], nowMs?: number, deadlines?: number[]): Promise<string[]> {
+    return new Promise((resolve, reject) => {
+      if (this.ended !== undefined) return reject(new Error(this.ended));
+      const id = ++this.#lastId;
+      this.#sent.set(id, { resolve, reject });
+      this.#post({ type: "calls", id, calls, nowMs, deadlines });
+    });
+  }
+
+  close(): Promise<void> {
+    return new Promise((resolve) => {
+      if (this.ended !== undefined) return resolve();
+      const timer = setTimeout(() => this.#end("it did not close in time"), closeTimeoutMs);
+      this.#onEnd = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+      this.#post({ type: "close" });
+    });
+  }
+
+  #receive(message: FromHost): void {
+    switch (message.type) {
+      case "waiting":
+        this.#watchLife();
+        this.#waitingFor = message.reason;
+        break;
+      case "ready":
+        this.info = message.info;
+        this.#onReady();
+        break;
+      case "failed":
+        this.#end(message.error.message, toRunkeepError(message.error));
+        break;
+      case "answers":
+        this.#sent.get(message.id)?.resolve(message.answers);
+        this.#sent.delete(message.id);
+        break;
+      case "crashed":
+        this.#end(`its engine crashed: ${message.reason}`);
+        break;
+      case "closed":
+        this.#end("it was closed");
+    }
+  }
+
+  /** The worker holds this lock: whoever gets it knows that the worker is gone. */
+  #watchLife(): void {
+    if (this.#watching || !navigator.locks) return;
+    this.#watching = true;
+    navigator.locks.request(this.#alive, () => this.#end("it was terminated")).catch(() => {});
+  }
+
+  #end(reason: string, error: unknown = new Error(reason)): void {
+    if (this.ended !== undefined) return;
+    this.ended = reason;
+    this.#worker.terminate();
+    this.#onReady(error);
+    this.#onEnd();
+    for (const { reject } of this.#sent.values()) reject(error);
+    this.#sent.clear();
+  }
+
+  #post(message: ToHost): void {
+    this.#worker.postMessage(message);
+  }
+}

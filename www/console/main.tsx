@@ -1,0 +1,28 @@
+import { render } from "preact";
+import { openStore } from "runkeep";
+import { App } from "./components/App.js";
+import { messageOf } from "./errors.js";
+import { watchWorkers } from "./kill.js";
+import { Model } from "./model.js";
+
+const root = document.getElementById("app")!;
+const watch = watchWorkers();
+
+try {
+  const model = new Model(await openStore({ name: "console" }), watch);
+  await model.start();
+  root.replaceChildren();
+  render(<App model={model} />, root);
+} catch (error) {
+  root.replaceChildren();
+  render(
+    <div class="fatal" role="alert">
+      <h1>The store could not be opened</h1>
+      <p>{messageOf(error)}</p>
+      <button type="button" onClick={() => location.reload()}>
+        Try again
+      </button>
+    </div>,
+    root,
+  );
+}

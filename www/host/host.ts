@@ -1,0 +1,116 @@
+// Runs the calls that wait in groups, each group in one transaction of the engine.
+import { groupLimit, sharedNow, waitingLimit, type ErrorData } from "./protocol.js";
+
+/** The part of the WebAssembly engine that a host drives. */
+export interface Engine {
+  run(calls: string[], nowMs?: number): string[];
+  close(): void;
+}
+
+interface Message {
+  calls: string[];
+  nowMs: number | undefined;
+  deadlines: number[] | undefined;
+  chars: number;
+  answer: (answers: string[]) => void;
+}
+
+export class Host {
+  readonly #engine: Engine;
+  readonly #schedule: (task: () => void) => void;
+  readonly #onCrash: (reason: string) => void;
+  readonly #waiting: Message[] = [];
+  #waitingCalls = 0;
+  #waitingChars = 0;
+  #scheduled = false;
+  #crashed: string | undefined;
+
+  /** `schedule` runs its task after the messages that are already on their way here, so that they join the same group. */
+  constructor(engine: Engine, schedule: (task: () => void) => void, onCrash: (reason: string) => void) {
+    this.#engine = engine;
+    this.#schedule = schedule;
+    this.#onCrash = onCrash;
+  }
+
+  /** Takes one message of calls; `answer` is called once, after the commit. */
+  submit(calls: string[], nowMs: number | undefined, deadlines: number[] | undefined, answer: (answers: string[]) => void): void {
+    const chars = calls.reduce((sum, text) => sum + text.length, 0);
+    const message = { calls, nowMs, deadlines, chars, answer };
+    if (this.#crashed !== undefined) return answerAll(message, crash(this.#crashed));
+    if (this.#waitingCalls + calls.length / 2 > waitingLimit.calls || this.#waitingChars + chars > waitingLimit.chars) {
+      return answerAll(message, busy());
+    }
+    this.#waiting.push(message);
+    this.#waitingCalls += calls.length / 2;
+    this.#waitingChars += chars;
+    this.#wake();
+  }
+
+  /** Runs what waits, then closes the database. */
+  close(): void {
+    while (this.#waiting.length > 0) this.#runGroup();
+    if (this.#crashed === undefined) this.#engine.close();
+  }
+
+  #wake(): void {
+    if (this.#scheduled || this.#waiting.length === 0) return;
+    this.#scheduled = true;
+    this.#schedule(() => {
+      this.#scheduled = false;
+      this.#runGroup();
+      this.#wake();
+    });
+  }
+
+  #runGroup(): void {
+    const group = this.#takeGroup();
+    const now = sharedNow();
+    const isLate = ({ deadlines }: Message, index: number) => deadlines !== undefined && deadlines[index]! <= now;
+    const calls = group.flatMap((message) => message.calls.filter((_, index) => !isLate(message, index >> 1)));
+    let answers: string[];
+    try {
+      answers = calls.length > 0 ? this.#engine.run(calls, group[0]?.nowMs) : [];
+    } catch (trap) {
+      this.#crashed = String(trap);
+      for (const message of [...group, ...this.#waiting.splice(0)]) answerAll(message, crash(this.#crashed));
+      return this.#onCrash(this.#crashed);
+    }
+    let next = 0;
+    for (const message of group) {
+      message.answer(Array.from({ length: message.calls.length / 2 }, (_, index) => (isLate(message, index) ? late : answers[next++]!)));
+    }
+  }
+
+  #takeGroup(): Message[] {
+    let [size, calls, chars] = [0, 0, 0];
+    for (const message of this.#waiting) {
+      const joins = message.nowMs === this.#waiting[0]!.nowMs && calls + message.calls.length / 2 <= groupLimit.calls && chars + message.chars <= groupLimit.chars;
+      if (size > 0 && !joins) break;
+      size++;
+      calls += message.calls.length / 2;
+      chars += message.chars;
+    }
+    this.#waitingCalls -= calls;
+    this.#waitingChars -= chars;
+    return this.#waiting.splice(0, size);
+  }
+}
+
+function answerAll({ calls, answer }: Message, error: string): void {
+  answer(new Array<string>(calls.length / 2).fill(error));
+}
+
+function failure(error: ErrorData): string {
+  return JSON.stringify({ error });
+}
+
+const late = failure({ code: "timeout", message: "The deadline passed before the call was begun; it was not run.", retryable: true });
+
+function busy(): string {
+  const message = `More than ${waitingLimit.calls} calls or ${waitingLimit.chars >> 20} MiB of arguments are waiting; send less at once.`;
+  return failure({ code: "busy", message, retryable: true });
+}
+
+function crash(reason: string): string {
+  return failure({ code: "internal", message: `The store's engine crashed, which is a fault of runkeep: ${reason}. Whether this call took effect is not known.`, retryable: false });
+}

@@ -1,0 +1,94 @@
+// The dedicated worker of one store: boots the engine, then hands messages to the host.
+import { isErrorData, loadWasm, openEngine, toErrorData, unavailable } from "./boot.js";
+import { Host } from "./host.js";
+import type { BootOptions, FromHost, HostInfo, ToHost } from "./protocol.js";
+
+let host: Host;
+let releaseStorage = () => {};
+
+self.onmessage = ({ data }: MessageEvent<ToHost>) => {
+  if (data.type === "boot") {
+    boot(data.options, data.alive).then(
+      (info) => post({ type: "ready", info }),
+      (error) => post({ type: "failed", error: toErrorData(error) }),
+    );
+  } else if (data.type === "calls") {
+    const { id, calls, nowMs, deadlines } = data;
+    host.submit(calls, nowMs, deadlines, (answers) => post({ type: "answers", id, answers }));
+  } else {
+    host.close();
+    releaseStorage();
+    post({ type: "closed" });
+    self.close();
+  }
+};
+
+async function boot(options: BootOptions, alive: string): Promise<HostInfo> {
+  const { name, wasmUrl } = options;
+  if (navigator.locks) await holdLock(alive);
+  post({ type: "waiting", reason: "its WebAssembly is still loading" });
+  const missing = options.storage === "memory" ? undefined : await missingOpfs();
+  if (missing !== undefined && options.storage === "opfs") throw unavailable(`There is no storage of kind "opfs" here: ${missing}.`);
+  const storage = options.storage === "memory" || missing !== undefined ? "memory" : "opfs";
+
+  await loadWasm(wasmUrl);
+  if (storage === "opfs" && navigator.locks) {
+    post({ type: "waiting", reason: "another tab or worker of this origin has it open; close that one, then try again" });
+    releaseStorage = await holdLock(`runkeep:${name}`);
+  }
+  const { engine, info } = await openWhenFree({ ...options, storage });
+  host = new Host(engine, afterQueuedMessages(), (reason) => {
+    post({ type: "crashed", reason });
+    self.close();
+  });
+  return missing === undefined ? info : { ...info, storageReason: missing };
+}
+
+/** A worker that has just ended may keep its file handles a little longer than its lock. The client limits the waiting. */
+async function openWhenFree(options: BootOptions): ReturnType<typeof openEngine> {
+  for (let pauseMs = 10; ; pauseMs = Math.min(pauseMs * 2, 500)) {
+    try {
+      return await openEngine(options);
+    } catch (error) {
+      if (options.storage !== "opfs" || !isErrorData(error) || error.code !== "storage_unavailable") throw error;
+      post({ type: "waiting", reason: error.message });
+    }
+    await new Promise((resolve) => setTimeout(resolve, pauseMs));
+  }
+}
+
+/** Why this browser has no OPFS for us; undefined when it has. Being in use by someone is no reason. */
+async function missingOpfs(): Promise<string | undefined> {
+  if (!self.isSecureContext) return "the page is not a secure context (https: or localhost)";
+  if (!navigator.storage?.getDirectory || !FileSystemFileHandle.prototype.createSyncAccessHandle) {
+    return "this browser has no origin private file system with synchronous access";
+  }
+  try {
+    await navigator.storage.getDirectory();
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "SecurityError") return `the browser refuses it, as in private windows (${error.message})`;
+  }
+  return undefined;
+}
+
+/** Resolves, once the lock is held, to the function that releases it. */
+function holdLock(name: string): Promise<() => void> {
+  return new Promise((resolve, reject) => {
+    navigator.locks.request(name, () => new Promise<void>((release) => resolve(release))).catch(reject);
+  });
+}
+
+/** A message to ourselves queues behind those that have already arrived; a timer would be throttled. */
+function afterQueuedMessages(): (task: () => void) => void {
+  const { port1, port2 } = new MessageChannel();
+  let next: () => void;
+  port1.onmessage = () => next();
+  return (task) => {
+    next = task;
+    port2.postMessage(null);
+  };
+}
+
+function post(message: FromHost): void {
+  self.postMessage(message);
+}
