@@ -2,6 +2,9 @@
 -- list is a range of the primary key, and no number that leaves the store tells of another tenant's rows.
 -- Times are integers, Unix milliseconds. JSON documents are text, as they came.
 
+-- Marks the file as a runkeep store: "rnkp".
+PRAGMA application_id = 0x726e6b70;
+
 CREATE TABLE tenants (
     number     INTEGER PRIMARY KEY CHECK (number BETWEEN 1 AND 4194303),
     id         TEXT    NOT NULL UNIQUE,

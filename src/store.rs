@@ -2,6 +2,8 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+#[cfg(not(target_arch = "wasm32"))]
+use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::types::FromSql;
@@ -19,7 +21,7 @@ const STEPS: &[M<'static>] = &[M::up(include_str!("../migrations/0001_foundation
 /// The newest schema that this version reads and writes.
 pub const SCHEMA_VERSION: i64 = STEPS.len() as i64;
 
-/// Marks a SQLite file as a runkeep store ("rnkp").
+/// What the first migration marks a runkeep store with.
 const APPLICATION_ID: i64 = 0x726e_6b70;
 
 /// The tenant of the plain store.
@@ -27,6 +29,13 @@ const DEFAULT_TENANT: i64 = 1;
 
 /// A key is `tenant << TENANT_SHIFT | number`; see the first migration.
 const TENANT_SHIFT: u32 = 40;
+
+/// How long a connection waits for another one before it answers `busy`.
+#[cfg(not(target_arch = "wasm32"))]
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+#[cfg(not(target_arch = "wasm32"))]
+const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 /// How a store is opened.
 #[derive(Clone)]
@@ -84,9 +93,19 @@ impl Store {
     /// [`open`](Self::open) with a clock and limits of your own.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Self> {
-        let connection = Connection::open(path)?;
-        connection.busy_timeout(std::time::Duration::from_secs(5))?;
-        Self::prepare(connection, options, |connection| set_journal_mode(connection, "wal"))
+        // While another process makes the file, SQLite answers "busy" at once where waiting could deadlock (the change to WAL).
+        let mut patience = BUSY_TIMEOUT;
+        loop {
+            let connection = Connection::open(&path)?;
+            connection.busy_timeout(BUSY_TIMEOUT)?;
+            match Self::prepare(connection, options.clone(), |connection| set_journal_mode(connection, "wal")) {
+                Err(error) if error.code() == ErrorCode::Busy && patience > RETRY_PAUSE => {
+                    std::thread::sleep(RETRY_PAUSE);
+                    patience -= RETRY_PAUSE;
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
     /// A store that lives as long as its handles do.
@@ -183,7 +202,9 @@ impl Store {
 
 /// Refuses files that this version must not write to.
 fn check_file(connection: &Connection) -> Result<()> {
-    let number = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
+    // One state of the file: somebody else may be migrating it right now.
+    let snapshot = connection.unchecked_transaction()?;
+    let number = |sql: &str| snapshot.query_row(sql, [], |row| row.get::<_, i64>(0));
     let schema = number("PRAGMA user_version")?;
     let application = number("PRAGMA application_id")?;
     let tables = number("SELECT count(*) FROM sqlite_schema")?;
@@ -230,10 +251,6 @@ fn migrate(connection: &mut Connection) -> Result<()> {
             Err(error) if last => return Err(Error::new(ErrorCode::Internal, format!("migration: {error}"))),
             Err(_) => {}
         }
-    }
-    let application: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
-    if application != APPLICATION_ID {
-        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     }
     Ok(())
 }

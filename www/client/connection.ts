@@ -106,6 +106,8 @@ export class Connection {
     try {
       await this.#connecting?.catch(() => {});
       await this.#transport?.close();
+    } catch (problem) {
+      throw toRunkeepError(problem);
     } finally {
       this.#rejectAll();
     }

@@ -25,6 +25,7 @@ class WorkerTransport implements Transport {
   readonly #sent = new Map<number, { resolve: (answers: string[]) => void; reject: (error: unknown) => void }>();
   #lastId = 0;
   #watching = false;
+  #terminated = false;
   #waitingFor: string;
   #onReady = (_error?: unknown) => {};
   #onEnd = () => {};
@@ -78,7 +79,7 @@ class WorkerTransport implements Transport {
 
   close(): Promise<void> {
     return new Promise((resolve) => {
-      if (this.ended !== undefined) return resolve();
+      if (this.#terminated) return resolve();
       const timer = setTimeout(() => this.#end("it did not close in time"), closeTimeoutMs);
       this.#onEnd = () => {
         clearTimeout(timer);
@@ -106,7 +107,8 @@ class WorkerTransport implements Transport {
         this.#sent.delete(message.id);
         break;
       case "crashed":
-        this.#end(`its engine crashed: ${message.reason}`);
+        // Nothing more is sent; what was sent is still answered.
+        this.ended = `its engine crashed: ${message.reason}`;
         break;
       case "closed":
         this.#end("it was closed");
@@ -121,8 +123,9 @@ class WorkerTransport implements Transport {
   }
 
   #end(reason: string, error: unknown = new Error(reason)): void {
-    if (this.ended !== undefined) return;
-    this.ended = reason;
+    if (this.#terminated) return;
+    this.#terminated = true;
+    this.ended ??= reason;
     this.#worker.terminate();
     this.#onReady(error);
     this.#onEnd();

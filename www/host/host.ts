@@ -25,7 +25,10 @@ export class Host {
   #scheduled = false;
   #crashed: string | undefined;
 
-  /** `schedule` runs its task after the messages that are already on their way here, so that they join the same group. */
+  /**
+   * `schedule` runs its task after the messages that are already on their way here, so that they join the same group.
+   * `onCrash` is told before the calls are answered: nobody shall send more because of an answer.
+   */
   constructor(engine: Engine, schedule: (task: () => void) => void, onCrash: (reason: string) => void) {
     this.#engine = engine;
     this.#schedule = schedule;
@@ -72,8 +75,9 @@ export class Host {
       answers = calls.length > 0 ? this.#engine.run(calls, group[0]?.nowMs) : [];
     } catch (trap) {
       this.#crashed = String(trap);
+      this.#onCrash(this.#crashed);
       for (const message of [...group, ...this.#waiting.splice(0)]) answerAll(message, crash(this.#crashed));
-      return this.#onCrash(this.#crashed);
+      return;
     }
     let next = 0;
     for (const message of group) {

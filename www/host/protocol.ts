@@ -52,6 +52,7 @@ export type FromHost =
   | { type: "ready"; info: HostInfo }
   | { type: "failed"; error: ErrorData }
   | { type: "answers"; id: number; answers: string[] }
+  /** The engine is dead. The answers to all that arrived follow, then `closed`. */
   | { type: "crashed"; reason: string }
   | { type: "closed" };
 

@@ -1,7 +1,9 @@
 // The dedicated worker of one store: boots the engine, then hands messages to the host.
 import { isErrorData, loadWasm, openEngine, toErrorData, unavailable } from "./boot.js";
 import { Host } from "./host.js";
-import type { BootOptions, FromHost, HostInfo, ToHost } from "./protocol.js";
+import { sharedNow, type BootOptions, type FromHost, type HostInfo, type ToHost } from "./protocol.js";
+
+const longestHandleWaitMs = 10_000;
 
 let host: Host;
 let releaseStorage = () => {};
@@ -18,10 +20,14 @@ self.onmessage = ({ data }: MessageEvent<ToHost>) => {
   } else {
     host.close();
     releaseStorage();
-    post({ type: "closed" });
-    self.close();
+    end();
   }
 };
+
+function end(): void {
+  post({ type: "closed" });
+  self.close();
+}
 
 async function boot(options: BootOptions, alive: string): Promise<HostInfo> {
   const { name, wasmUrl } = options;
@@ -39,18 +45,21 @@ async function boot(options: BootOptions, alive: string): Promise<HostInfo> {
   const { engine, info } = await openWhenFree({ ...options, storage });
   host = new Host(engine, afterQueuedMessages(), (reason) => {
     post({ type: "crashed", reason });
-    self.close();
+    // After the answers that follow.
+    queueMicrotask(end);
   });
   return missing === undefined ? info : { ...info, storageReason: missing };
 }
 
-/** A worker that has just ended may keep its file handles a little longer than its lock. The client limits the waiting. */
+/** A worker that has just ended may keep its file handles a little longer than its lock. */
 async function openWhenFree(options: BootOptions): ReturnType<typeof openEngine> {
+  const giveUpAt = sharedNow() + longestHandleWaitMs;
   for (let pauseMs = 10; ; pauseMs = Math.min(pauseMs * 2, 500)) {
     try {
       return await openEngine(options);
     } catch (error) {
-      if (options.storage !== "opfs" || !isErrorData(error) || error.code !== "storage_unavailable") throw error;
+      const inUse = options.storage === "opfs" && isErrorData(error) && error.code === "storage_unavailable";
+      if (!inUse || sharedNow() > giveUpAt) throw error;
       post({ type: "waiting", reason: error.message });
     }
     await new Promise((resolve) => setTimeout(resolve, pauseMs));

@@ -1,7 +1,7 @@
 import { describeClaude, isClaude } from "./claude.js";
 import { describeBareCodex, describeCodex, isBareCodex, isCodex } from "./codex.js";
 import type { Description, Kind } from "./describe.js";
-import { depthOf, objectsIn, roundedIntegers, wellFormed, type JsonObject } from "./json.js";
+import { objectsIn, roundedIntegers, wellFormed, whyUnstorable, type JsonObject } from "./json.js";
 import { linesOf, type Line } from "./lines.js";
 
 export type { Description, Kind } from "./describe.js";
@@ -119,9 +119,8 @@ function entriesOf(line: Line, limits: Limits): (Found | Rejected)[] {
   if (line.text.trim() === "") return [];
   const { objects, problem } = objectsIn(line.text);
   const entries: (Found | Rejected)[] = objects.map((parsed, i) => {
-    if (depthOf(parsed, limits.maxDepth) > limits.maxDepth) {
-      return reject(`nested deeper than ${limits.maxDepth} levels`);
-    }
+    const unstorable = whyUnstorable(parsed, limits.maxDepth);
+    if (unstorable !== undefined) return reject(unstorable);
     const record = wellFormed(parsed, line.text);
     const remarks = i === 0 ? roundedIntegers(line.text).map(remarkOnRounding) : [];
     if (record !== parsed) remarks.push("half of a character (a lone surrogate) became U+FFFD");

@@ -98,23 +98,21 @@ function nameOf(value: Json): string {
   return Array.isArray(value) ? "an array" : `a ${typeof value}`;
 }
 
-/** How deep a value is nested: 0 for a scalar, 1 for a flat object. Counts no further than just past `limit`. */
-export function depthOf(value: Json, limit: number): number {
+/** Why a store could not keep a value, if so: it is nested too deep, or has a number that JavaScript reads as infinite. Not recursive either. */
+export function whyUnstorable(value: Json, maxDepth: number): string | undefined {
   let level: Json[] = [value];
-  for (let depth = 0; ; depth++) {
+  for (let depth = 1; level.length > 0; depth++) {
+    if (depth > maxDepth) return `nested deeper than ${maxDepth} levels`;
     const below: Json[] = [];
-    let containers = false;
-    for (const each of level) {
-      if (typeof each !== "object" || each === null) continue;
-      containers = true;
-      for (const child of Array.isArray(each) ? each : Object.values(each)) {
+    for (const container of level) {
+      for (const child of Array.isArray(container) ? container : Object.values(container as JsonObject)) {
         if (typeof child === "object" && child !== null) below.push(child);
+        else if (child === Infinity || child === -Infinity) return "a number is too large for JavaScript";
       }
     }
-    if (!containers) return depth;
-    if (depth >= limit) return depth + 1;
     level = below;
   }
+  return undefined;
 }
 
 /** The integers in a JSON text that a JavaScript number cannot hold, as written. */
