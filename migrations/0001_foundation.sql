@@ -71,18 +71,42 @@ CREATE TABLE approvals (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE queues (
-    key           INTEGER PRIMARY KEY,
-    tenant        INTEGER NOT NULL REFERENCES tenants (number),
-    name          TEXT    NOT NULL,
+    key              INTEGER PRIMARY KEY,
+    tenant           INTEGER NOT NULL REFERENCES tenants (number),
+    name             TEXT    NOT NULL,
+    paused           INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
+    held_until       INTEGER,
+    concurrency      INTEGER CHECK (concurrency >= 1),
+    key_concurrency  INTEGER CHECK (key_concurrency >= 1),
+    rate_limit       TEXT,
+    key_rate_limit   TEXT,
+    max_attempts     INTEGER CHECK (max_attempts >= 1),
+    backoff          TEXT,
+    -- The token bucket of rate_limit: what was in it at tokens_at.
+    tokens           REAL,
+    tokens_at        INTEGER,
     -- Kept with every change of an item, so that stats count nothing.
-    scheduled     INTEGER NOT NULL DEFAULT 0 CHECK (scheduled >= 0),
-    pending       INTEGER NOT NULL DEFAULT 0 CHECK (pending >= 0),
-    claimed       INTEGER NOT NULL DEFAULT 0 CHECK (claimed >= 0),
-    completed     INTEGER NOT NULL DEFAULT 0 CHECK (completed >= 0),
-    dead_lettered INTEGER NOT NULL DEFAULT 0 CHECK (dead_lettered >= 0),
-    cancelled     INTEGER NOT NULL DEFAULT 0 CHECK (cancelled >= 0)
+    scheduled        INTEGER NOT NULL DEFAULT 0 CHECK (scheduled >= 0),
+    pending          INTEGER NOT NULL DEFAULT 0 CHECK (pending >= 0),
+    claimed          INTEGER NOT NULL DEFAULT 0 CHECK (claimed >= 0),
+    completed        INTEGER NOT NULL DEFAULT 0 CHECK (completed >= 0),
+    dead_lettered    INTEGER NOT NULL DEFAULT 0 CHECK (dead_lettered >= 0),
+    cancelled        INTEGER NOT NULL DEFAULT 0 CHECK (cancelled >= 0)
 ) STRICT;
 CREATE UNIQUE INDEX queues_by_name ON queues (tenant, name);
+
+-- Holds and token buckets of concurrency keys. A row goes when it says no more than its absence would.
+CREATE TABLE queue_keys (
+    queue           INTEGER NOT NULL REFERENCES queues (key) ON DELETE CASCADE,
+    concurrency_key TEXT    NOT NULL,
+    held_until      INTEGER,
+    tokens          REAL,
+    tokens_at       INTEGER,
+    -- When to look at the key again.
+    wake_at         INTEGER NOT NULL,
+    PRIMARY KEY (queue, concurrency_key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX queue_keys_by_wake ON queue_keys (queue, wake_at);
 
 -- The distinct sets of capabilities that a queue's items require; class 0 is "nothing required" and has no row.
 CREATE TABLE requirement_classes (
@@ -115,6 +139,10 @@ CREATE TABLE items (
     finished_at      INTEGER,
     cancel_requested INTEGER NOT NULL DEFAULT 0 CHECK (cancel_requested IN (0, 1)),
     concurrency_key  TEXT,
+    -- Pending, and kept out of the index of what can be claimed because its concurrency key has no room. Derived: see src/queue/limits.rs.
+    blocked          INTEGER NOT NULL DEFAULT 0 CHECK (blocked IN (0, 1)),
+    -- The fence whose lease was lengthened once because the device slept.
+    graced_fence     INTEGER,
     idempotency_key  TEXT,
     backoff          TEXT,
     progress         TEXT,
@@ -130,9 +158,12 @@ CREATE TABLE items (
     CHECK ((execution IS NULL) OR (node_id IS NOT NULL))
 ) STRICT;
 CREATE UNIQUE INDEX items_by_id ON items (tenant, id);
-CREATE INDEX items_ready ON items (queue, class, priority DESC, run_at) WHERE status = 'pending';
+CREATE INDEX items_ready ON items (queue, class, priority DESC, run_at) WHERE status = 'pending' AND blocked = 0;
 CREATE INDEX items_scheduled ON items (queue, run_at) WHERE status = 'scheduled';
-CREATE INDEX items_leased ON items (tenant, lease_expires_at) WHERE status = 'claimed';
+CREATE INDEX items_leased ON items (queue, lease_expires_at) WHERE status = 'claimed';
+CREATE INDEX items_waiting_by_key ON items (queue, concurrency_key, class, blocked, priority DESC, run_at)
+    WHERE status = 'pending' AND concurrency_key IS NOT NULL;
+CREATE INDEX items_claimed_by_key ON items (queue, concurrency_key) WHERE status = 'claimed' AND concurrency_key IS NOT NULL;
 CREATE INDEX items_of_execution ON items (execution) WHERE execution IS NOT NULL;
 CREATE INDEX items_by_idempotency_key ON items (queue, idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX items_dead_lettered ON items (tenant) WHERE status = 'dead_lettered';
@@ -168,6 +199,8 @@ CREATE TABLE workers (
     registered_at     INTEGER NOT NULL,
     last_heartbeat_at INTEGER NOT NULL,
     expires_at        INTEGER NOT NULL,
+    -- Whether its time was lengthened once since its last heartbeat because the device slept.
+    graced            INTEGER NOT NULL DEFAULT 0 CHECK (graced IN (0, 1)),
     load              REAL,
     metadata          TEXT
 ) STRICT;
@@ -183,4 +216,16 @@ CREATE TABLE worker_history (
     change    TEXT    NOT NULL CHECK (change IN ('registered', 'refreshed', 'marked_dead', 'ttl_swept')),
     reason    TEXT,
     at        INTEGER NOT NULL
+) STRICT;
+
+-- How long finished things are kept, in milliseconds; for ever where NULL. The cursors are where the next pass goes on.
+CREATE TABLE retention (
+    tenant           INTEGER PRIMARY KEY REFERENCES tenants (number),
+    executions_ms    INTEGER CHECK (executions_ms >= 0),
+    items_ms         INTEGER CHECK (items_ms >= 0),
+    attempts_ms      INTEGER CHECK (attempts_ms >= 0),
+    dead_letters_ms  INTEGER CHECK (dead_letters_ms >= 0),
+    history_ms       INTEGER CHECK (history_ms >= 0),
+    execution_cursor INTEGER NOT NULL DEFAULT 0,
+    item_cursor      INTEGER NOT NULL DEFAULT 0
 ) STRICT;

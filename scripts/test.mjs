@@ -7,7 +7,7 @@ import { findChromium, setup } from "./setup.mjs";
 
 const minute = 60_000;
 const ci = process.env.CI ? ["--locked"] : [];
-const cargoTests = ["--features", "bindings", ...ci];
+const cargoTests = ["--features", "development", ...ci];
 const tsc = [process.execPath, join("node_modules", "typescript", "bin", "tsc"), "--noEmit"];
 
 // Each answers `{passed, failed, skipped, problems: string[], notes: string[]}`. All native ones share the debug profile and the features, and clippy

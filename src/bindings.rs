@@ -120,7 +120,7 @@ pub fn typescript() -> String {
     }
     let mut text = HEAD.to_owned();
     text.push_str("/** How a method's arguments become those of its operation. */\n");
-    text.push_str("export interface OperationShape {\n  readonly subject: readonly string[];\n  readonly array?: string;\n  readonly list?: true;\n  readonly writes: boolean;\n}\n\n");
+    text.push_str("export interface OperationShape {\n  readonly subject: readonly string[];\n  readonly orObject?: true;\n  readonly array?: string;\n  readonly list?: true;\n  readonly writes: boolean;\n}\n\n");
     text.push_str(&format!("export const operations = {{\n{table}}} as const satisfies Record<string, OperationShape>;\n\n"));
     for declaration in types.declarations.values() {
         text.push_str(declaration);
@@ -140,14 +140,16 @@ fn entry(operation: &Operation, result: &str) -> String {
     let subject = match operation.shape {
         Shape::Subject(field) | Shape::SubjectAndObject(field) | Shape::SubjectAndArray(field, _) => format!("\"{field}\""),
         Shape::Item | Shape::ItemAndOptional => "\"id\", \"fence\"".to_owned(),
-        Shape::Object | Shape::Filter | Shape::Array(_) => String::new(),
+        Shape::SubjectOrObject(field) => format!("\"{field}\""),
+        Shape::Object | Shape::Filter | Shape::Array(_) | Shape::Nothing => String::new(),
     };
+    let optional = if matches!(operation.shape, Shape::SubjectOrObject(_)) { ", orObject: true" } else { "" };
     let array = match operation.shape {
         Shape::Array(field) | Shape::SubjectAndArray(_, field) => format!(", array: \"{field}\""),
         _ => String::new(),
     };
     let list = if result.starts_with("Page<") { ", list: true" } else { "" };
-    format!("  \"{}\": {{ subject: [{subject}]{array}{list}, writes: {} }},\n", operation.name, operation.writes)
+    format!("  \"{}\": {{ subject: [{subject}]{optional}{array}{list}, writes: {} }},\n", operation.name, operation.writes)
 }
 
 fn signature(operation: &Operation, method: &str, argument: &str, result: &str) -> String {
@@ -169,6 +171,8 @@ fn signature(operation: &Operation, method: &str, argument: &str, result: &str) 
         Shape::Subject(field) => format!("{field}: string"),
         Shape::SubjectAndObject(field) => format!("{field}: string, input: {}", without(&[field])),
         Shape::SubjectAndArray(field, array) => format!("{field}: string, {array}: {argument}[\"{array}\"]"),
+        Shape::SubjectOrObject(field) => format!("{field}: string | {argument}, input?: {}", without(&[field])),
+        Shape::Nothing => String::new(),
         Shape::Array(array) => format!("{array}: {argument}[\"{array}\"]"),
         Shape::Item => format!("item: Lease, input: {}", without(&["id", "fence"])),
         Shape::ItemAndOptional => format!("item: Lease, input?: {}", without(&["id", "fence"])),
@@ -178,5 +182,6 @@ fn signature(operation: &Operation, method: &str, argument: &str, result: &str) 
         None if operation.name == "queue.claim" => "Promise<ClaimedItem[]>".to_owned(),
         None => format!("Promise<{result}>"),
     };
-    format!("{}  {method}({parameters}, {options}): {answer};\n", docs_of(operation.doc.iter().copied(), "  "))
+    let parameters = if parameters.is_empty() { options } else { format!("{parameters}, {options}") };
+    format!("{}  {method}({parameters}): {answer};\n", docs_of(operation.doc.iter().copied(), "  "))
 }

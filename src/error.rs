@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 /// In JSON and in JavaScript each is the snake_case form of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "bindings", derive(ts_rs::TS))]
+#[cfg_attr(feature = "development", derive(ts_rs::TS))]
 #[non_exhaustive]
 pub enum ErrorCode {
     /// An argument has the wrong type, an unknown field or a value that is not allowed.

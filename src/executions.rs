@@ -10,6 +10,7 @@ use crate::ids::{Name, new_id};
 use crate::json::{Json, digest, given};
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::queue;
+use crate::retention::Pass;
 use crate::store::{Columns, Tx};
 
 words! {
@@ -56,7 +57,7 @@ impl ExecutionStatus {
 
 /// A record, and whether this call made it.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
-#[cfg_attr(feature = "bindings", derive(ts_rs::TS))]
+#[cfg_attr(feature = "development", derive(ts_rs::TS))]
 pub struct Created<T> {
     #[serde(flatten)]
     pub record: T,
@@ -393,8 +394,6 @@ fn weigh(execution: &Execution) -> usize {
 
 pub(crate) fn list(tx: &Tx<'_>, filter: ListExecutions) -> Result<Page<Execution>> {
     let limit = page::limit(filter.limit)?;
-    let cursor = page::parse_cursor(filter.cursor.as_deref())?.map(|number| tx.key_of(number));
-    let (first, last) = tx.keys();
     let unfiltered = filter.status.is_none()
         && filter.workflow_id.is_none()
         && filter.parent_id.is_none()
@@ -423,11 +422,7 @@ pub(crate) fn list(tx: &Tx<'_>, filter: ListExecutions) -> Result<Page<Execution
              WHERE tenant = ?5 AND status = ?4 AND key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT ?3"
         }
     };
-    let (from, to) = match (cursor, filter.order.unwrap_or_default()) {
-        (None, _) => (first, last),
-        (Some(cursor), Order::Asc) => (cursor + 1, last),
-        (Some(cursor), Order::Desc) => (first, cursor - 1),
-    };
+    let (from, to) = page::range(tx, filter.cursor.as_deref(), filter.order.unwrap_or_default())?;
     tx.walk(sql, (from, to, page.scanned(), filter.status.map(ExecutionStatus::as_str), tx.tenant), |row| {
         let key: i64 = row.get(0)?;
         let text = |at: usize| -> Result<Option<String>> { Ok(row.get(at)?) };
@@ -514,4 +509,24 @@ pub(crate) fn materialize(tx: &Tx<'_>, arguments: Materialize) -> Result<Materia
         fold.apply(sequence, &event.id, &event.event_type, &event.data, event.created_at)
     })?;
     Ok(fold.materialized())
+}
+
+/// One bounded walk of retention over the executions after the key `after`. What ended by the cutoff goes, with its log and items.
+pub(crate) fn prune(tx: &Tx<'_>, cutoff: i64, after: i64, limit: i64) -> Result<Pass> {
+    let (first, last) = tx.keys();
+    let executions = tx.rows(
+        "SELECT key, completed_at FROM executions WHERE key BETWEEN ?1 AND ?2 ORDER BY key LIMIT ?3",
+        (first.max(after.saturating_add(1)), last, limit),
+        |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?)),
+    )?;
+    let looked_at = executions.len() as i64;
+    let mut pass = Pass { pruned: 0, last: executions.last().map(|execution| execution.0).filter(|_| looked_at == limit) };
+    for (key, completed_at) in executions {
+        // An item that is still held settles first: its holder must not be told that there never was one.
+        if completed_at.is_some_and(|at| at <= cutoff) && queue::remove_of_execution(tx, key)? {
+            tx.execute_one("DELETE FROM executions WHERE key = ?1", [key])?;
+            pass.pruned += 1;
+        }
+    }
+    Ok(pass)
 }

@@ -234,7 +234,7 @@ records! {
     /// An execution as its log tells it, as of one sequence.
     pub struct Materialized {
         pub status: ExecutionStatus,
-        #[cfg_attr(feature = "bindings", ts(type = "JsonValue"))]
+        #[cfg_attr(feature = "development", ts(type = "JsonValue"))]
         pub state: Value,
         #[serde(skip_serializing_if = "Option::is_none")]
         pub output: Option<Json>,

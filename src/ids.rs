@@ -17,7 +17,7 @@ pub const MAX_NAME_BYTES: usize = 256;
 // refused when it reaches the store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
-#[cfg_attr(feature = "bindings", derive(ts_rs::TS), ts(type = "string"))]
+#[cfg_attr(feature = "development", derive(ts_rs::TS), ts(type = "string"))]
 pub struct Name(String);
 
 impl Name {

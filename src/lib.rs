@@ -22,7 +22,7 @@
 #[macro_use]
 mod macros;
 
-#[cfg(feature = "bindings")]
+#[cfg(feature = "development")]
 pub mod bindings;
 mod clock;
 mod error;
@@ -34,6 +34,7 @@ mod json;
 mod operation;
 mod page;
 pub mod queue;
+pub mod retention;
 mod store;
 mod sweep;
 #[cfg(target_arch = "wasm32")]
@@ -46,7 +47,10 @@ pub use executions::Created;
 pub use fold::{Budget, Materialized, PendingApproval};
 pub use ids::Name;
 pub use json::Json;
-pub use operation::{Call, Events, Executions, Handler, OPERATIONS, Operation, Queue, Shape, Topic, Upkeep, Workers, envelope};
+pub use operation::{
+    Call, DeadLetters, Events, Executions, Handler, Leases, OPERATIONS, Operation, Queue, Queues, Retention, Shape, Topic,
+    Upkeep, Workers, envelope,
+};
 pub use page::{Damaged, Order, Page};
 pub use store::{Options, SCHEMA_VERSION, Store, Tx};
 pub use sweep::{SweepError, SweepReport, SweepRequest};

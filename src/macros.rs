@@ -5,7 +5,7 @@ macro_rules! arguments {
     ($($item:item)*) => {$(
         #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
         #[serde(rename_all = "camelCase", deny_unknown_fields)]
-        #[cfg_attr(feature = "bindings", derive(ts_rs::TS), ts(optional_fields))]
+        #[cfg_attr(feature = "development", derive(ts_rs::TS), ts(optional_fields))]
         $item
     )*};
 }
@@ -15,7 +15,7 @@ macro_rules! records {
     ($($item:item)*) => {$(
         #[derive(Debug, Clone, PartialEq, serde::Serialize)]
         #[serde(rename_all = "camelCase")]
-        #[cfg_attr(feature = "bindings", derive(ts_rs::TS), ts(optional_fields))]
+        #[cfg_attr(feature = "development", derive(ts_rs::TS), ts(optional_fields))]
         $item
     )*};
 }
@@ -25,7 +25,7 @@ macro_rules! words {
     ($($(#[$meta:meta])* pub enum $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)* })*) => {$(
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
         $(#[$meta])*
-        #[cfg_attr(feature = "bindings", derive(ts_rs::TS))]
+        #[cfg_attr(feature = "development", derive(ts_rs::TS))]
         pub enum $name { $($(#[$variant_meta])* #[serde(rename = $word)] $variant,)* }
 
         impl $name {

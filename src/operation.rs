@@ -10,10 +10,11 @@ use crate::executions::{self, Created, Execution};
 use crate::fold::Materialized;
 use crate::json::{path_at, replace_lone_surrogates};
 use crate::page::Page;
-use crate::queue::{self, Attempt, QueueStats, Renewed, WorkItem};
+use crate::queue::{self, Attempt, ExpiredLease, QueueInfo, QueueStats, Redriven, Renewed, WorkItem};
+use crate::retention::{self, RetentionTimes};
 use crate::store::{Store, Tx};
 use crate::sweep::{self, SweepReport, SweepRequest};
-use crate::workers::{self, Heartbeat, MarkedDead, Registered, Worker};
+use crate::workers::{self, Heartbeat, HistoryEntry, MarkedDead, Registered, Worker};
 use crate::{events, events::Event};
 
 /// What a change is about, for those who want to hear of it.
@@ -23,6 +24,7 @@ pub enum Topic {
     Executions,
     Events,
     Items,
+    Queues,
     Workers,
 }
 
@@ -47,6 +49,10 @@ pub enum Shape {
     SubjectAndObject(&'static str),
     /// A string and an array, which become these fields.
     SubjectAndArray(&'static str, &'static str),
+    /// A string, which becomes this field, or an object; then one object, which may be left out.
+    SubjectOrObject(&'static str),
+    /// No argument.
+    Nothing,
     /// An array, which becomes this field.
     Array(&'static str),
     /// A claimed item, of which `id` and `fence` are taken, then one object.
@@ -70,7 +76,7 @@ pub struct Operation {
     pub options: &'static [&'static str],
     pub handler: Handler,
     /// The TypeScript names of the argument and result types.
-    #[cfg(feature = "bindings")]
+    #[cfg(feature = "development")]
     pub types: fn(&mut crate::bindings::Types) -> (String, String),
 }
 
@@ -89,7 +95,7 @@ macro_rules! operations {
                 topics: &[$(Topic::$topic),*],
                 options: &[$($($option),*)?],
                 handler: operations!(@handler $mode $name $handler),
-                #[cfg(feature = "bindings")]
+                #[cfg(feature = "development")]
                 types: |types| (types.argument::<$arguments>(), types.record::<$result>()),
             },
         )*)*];
@@ -175,8 +181,38 @@ operations! {
         read "queue.list" list(queue::ListItems) -> Page<WorkItem> = queue::list, Shape::Filter, [Items];
         /// The deliveries of an item that did not complete, oldest first.
         read "queue.attempts" attempts(queue::ItemId) -> Vec<Attempt> = queue::attempts, Shape::Subject("id"), [Items];
-        /// Counts items by status.
-        read "queue.stats" stats(queue::StatsOf) -> QueueStats = queue::stats, Shape::Filter, [Items];
+    }
+
+    /// Queues as such: settings, pauses, holds and counts.
+    queues: Queues {
+        /// Lists queues and their settings in the order in which they were made.
+        read "queues.list" list(queue::ListQueues) -> Page<QueueInfo> = queue::list_queues, Shape::Filter, [Queues];
+        /// Changes settings of a queue; it need not have items yet. What is left out stays, null clears.
+        write "queues.configure" configure(queue::ConfigureQueue) -> QueueInfo = queue::configure, Shape::SubjectAndObject("name"), [Queues Items];
+        /// Nothing of the queue is claimed until `resume`. What is claimed goes on.
+        write "queues.pause" pause(queue::QueueName) -> QueueInfo = queue::pause, Shape::Subject("name"), [Queues];
+        /// Ends a pause.
+        write "queues.resume" resume(queue::QueueName) -> QueueInfo = queue::resume, Shape::Subject("name"), [Queues];
+        /// Nothing of the queue, or of one concurrency key of it, is claimed until a time: what a provider's "retry after" asks for.
+        write "queues.hold" hold(queue::HoldQueue) -> QueueInfo = queue::hold, Shape::SubjectAndObject("name"), [Queues];
+        /// Counts items by status, and tells how long the oldest pending one waits. Costs the same however many are finished.
+        read "queues.stats" stats(queue::StatsOf) -> QueueStats = queue::stats, Shape::Filter, [Items];
+    }
+
+    /// Items whose attempts are used up.
+    dead_letters: DeadLetters {
+        /// Lists dead letters in the order in which they were enqueued.
+        read "deadLetters.list" list(queue::ListDeadLetters) -> Page<WorkItem> = queue::list_dead_letters, Shape::Filter, [Items];
+        /// Makes a dead letter, or all of a queue (`{queue}`), pending again, with attempt 0.
+        procedure "deadLetters.redrive" redrive(queue::Redrive) -> Redriven = queue::redrive, Shape::SubjectOrObject("id"), [Items];
+        /// Deletes a dead letter.
+        write "deadLetters.delete" delete(queue::DeadLetterId) -> () = queue::delete_dead_letter, Shape::Subject("id"), [Items];
+    }
+
+    /// Leases that have run out.
+    leases: Leases {
+        /// Lists claimed items whose lease has run out, by `leaseExpiresAt`. It changes nothing: the sweep does.
+        read "leases.listExpired" list_expired(queue::ListExpiredLeases) -> Page<ExpiredLease> = queue::list_expired, Shape::Filter, [Items];
     }
 
     /// The registry of workers.
@@ -187,8 +223,18 @@ operations! {
         write "workers.heartbeat" heartbeat(workers::WorkerHeartbeat) -> Heartbeat = workers::heartbeat, Shape::Object, [Workers];
         /// Removes a worker. Its leases end as if they had run out.
         write "workers.markDead" mark_dead(workers::MarkWorkerDead) -> MarkedDead = workers::mark_dead, Shape::Object, [Workers Items Executions Events];
+        /// Lists changes of registrations, oldest first. Heartbeats are not among them.
+        read "workers.history" history(workers::ListHistory) -> Page<HistoryEntry> = workers::history, Shape::Filter, [Workers];
         /// Lists live workers in the order in which they registered.
         read "workers.list" list(workers::ListWorkers) -> Page<Worker> = workers::list, Shape::Filter, [Workers];
+    }
+
+    /// How long finished things are kept.
+    retention: Retention {
+        /// The times that are set.
+        read "retention.get" get(retention::GetRetention) -> RetentionTimes = retention::get, Shape::Nothing, [];
+        /// Sets for how long finished things are kept; the sweep prunes what is older. Everything is kept for ever unless asked.
+        write "retention.set" set(retention::SetRetention) -> RetentionTimes = retention::set, Shape::Object, [];
     }
 
     /// The whole store.

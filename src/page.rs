@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorCode, Result};
+use crate::store::Tx;
 
 /// The most rows that a page can be asked for.
 pub const MAX_LIMIT: i64 = 1000;
@@ -17,7 +18,7 @@ pub(crate) const MAX_PAGE_BYTES: usize = 8 * 1024 * 1024;
 /// The direction of a list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "bindings", derive(ts_rs::TS))]
+#[cfg_attr(feature = "development", derive(ts_rs::TS))]
 pub enum Order {
     /// Oldest first.
     #[default]
@@ -29,14 +30,14 @@ pub enum Order {
 /// One page of a list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "bindings", derive(ts_rs::TS))]
+#[cfg_attr(feature = "development", derive(ts_rs::TS))]
 pub struct Page<T> {
     pub items: Vec<T>,
     /// Where the next page begins; null at the end.
     pub next_cursor: Option<String>,
     /// Rows of this page that cannot be read. The others are all in `items`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "bindings", ts(optional, as = "Option<Vec<Damaged>>"))]
+    #[cfg_attr(feature = "development", ts(optional, as = "Option<Vec<Damaged>>"))]
     pub damaged: Vec<Damaged>,
 }
 
@@ -68,6 +69,16 @@ pub(crate) fn parse_cursor(cursor: Option<&str>) -> Result<Option<i64>> {
             })
         })
         .transpose()
+}
+
+/// The keys of a tenant's list that are still to come, first and last.
+pub(crate) fn range(tx: &Tx<'_>, cursor: Option<&str>, order: Order) -> Result<(i64, i64)> {
+    let (first, last) = tx.keys();
+    Ok(match (parse_cursor(cursor)?.map(|number| tx.key_of(number)), order) {
+        (None, _) => (first, last),
+        (Some(cursor), Order::Asc) => (cursor + 1, last),
+        (Some(cursor), Order::Desc) => (first, cursor - 1),
+    })
 }
 
 /// Builds a page from rows in list order, one [`visit`](Self::visit) or [`skip`](Self::skip) a row.

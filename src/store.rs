@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::types::FromSql;
-use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, TransactionBehavior};
 use rusqlite_migration::{M, Migrations};
 
 use crate::clock::{Clock, SystemClock};
@@ -72,6 +72,29 @@ struct Inner {
     /// `None` once closed.
     connection: Mutex<Option<Connection>>,
     options: Options,
+    /// The last tick of this store's driver of sweeps.
+    tick: Mutex<Option<Tick>>,
+    #[cfg(feature = "development")]
+    statements: Mutex<std::collections::BTreeSet<String>>,
+}
+
+/// A sweep that is one of a series, and when the next is due.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tick {
+    pub(crate) at: i64,
+    interval_ms: i64,
+}
+
+impl Tick {
+    pub(crate) fn new(at: i64, interval_ms: i64) -> Self {
+        Self { at, interval_ms }
+    }
+
+    /// Whether so much time has passed since that the device must have slept: more than two minutes, and than three intervals.
+    pub(crate) fn is_overdue(&self, now: i64) -> bool {
+        const SLEEP_MS: i64 = 2 * 60 * 1000;
+        now.saturating_sub(self.at) > SLEEP_MS.max(self.interval_ms.saturating_mul(3))
+    }
 }
 
 impl std::fmt::Debug for Store {
@@ -122,11 +145,9 @@ impl Store {
     #[cfg(target_arch = "wasm32")]
     pub(crate) fn open_vfs(path: impl AsRef<Path>, vfs: &str, options: Options) -> Result<Self> {
         let connection = Connection::open_with_flags_and_vfs(path, rusqlite::OpenFlags::default(), vfs)?;
-        Self::prepare(connection, options, |connection| {
-            // The pool serves one connection and has no shared memory: WAL needs the exclusive mode, set before it.
-            connection.query_row("PRAGMA locking_mode = exclusive", [], |_| Ok(()))?;
-            set_journal_mode(connection, "wal")
-        })
+        // The pool serves one connection and has no shared memory. Without it, WAL needs the exclusive mode, set before the first read.
+        connection.query_row("PRAGMA locking_mode = exclusive", [], |_| Ok(()))?;
+        Self::prepare(connection, options, |connection| set_journal_mode(connection, "wal"))
     }
 
     fn prepare(mut connection: Connection, options: Options, journal: impl FnOnce(&Connection) -> Result<()>) -> Result<Self> {
@@ -148,7 +169,14 @@ impl Store {
             "INSERT INTO tenants (number, id, created_at) VALUES (?1, 'default', ?2) ON CONFLICT DO NOTHING",
             (DEFAULT_TENANT, options.clock.now()),
         )?;
-        Ok(Self { inner: Arc::new(Inner { connection: Mutex::new(Some(connection)), options }), tenant: DEFAULT_TENANT })
+        let inner = Inner {
+            connection: Mutex::new(Some(connection)),
+            options,
+            tick: Mutex::new(None),
+            #[cfg(feature = "development")]
+            statements: Mutex::default(),
+        };
+        Ok(Self { inner: Arc::new(inner), tenant: DEFAULT_TENANT })
     }
 
     /// Closes the database for every handle. Later calls answer `closed`; closing twice is fine.
@@ -167,6 +195,20 @@ impl Store {
     /// The time by the store's clock, in Unix milliseconds.
     pub(crate) fn now(&self) -> i64 {
         self.inner.options.clock.now()
+    }
+
+    /// The last tick of this store's driver of sweeps, which `replace` takes the place of.
+    pub(crate) fn tick(&self, replace: Option<Tick>) -> Option<Tick> {
+        let mut tick = self.inner.tick.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = *tick;
+        *tick = replace.or(last);
+        last
+    }
+
+    /// The SQL of every statement that this store has run so far.
+    #[cfg(feature = "development")]
+    pub fn statements(&self) -> Vec<String> {
+        self.inner.statements.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Connection>> {
@@ -190,8 +232,11 @@ impl Store {
         let transaction = connection.transaction_with_behavior(behavior)?;
         let answer = body(&Tx {
             connection: &transaction,
+            #[cfg(feature = "development")]
+            statements: &self.inner.statements,
             clock: &*self.inner.options.clock,
-            now: self.inner.options.clock.now(),
+            now: self.now(),
+            tick: self.tick(None),
             tenant: self.tenant,
             max_document_bytes: self.inner.options.max_document_bytes,
         })?;
@@ -258,9 +303,12 @@ fn migrate(connection: &mut Connection) -> Result<()> {
 /// One transaction of one tenant, at one moment.
 pub struct Tx<'c> {
     connection: &'c Connection,
+    #[cfg(feature = "development")]
+    statements: &'c Mutex<std::collections::BTreeSet<String>>,
     clock: &'c dyn Clock,
     /// The time of this operation.
     pub(crate) now: i64,
+    tick: Option<Tick>,
     pub(crate) tenant: i64,
     max_document_bytes: usize,
 }
@@ -276,13 +324,29 @@ impl Tx<'_> {
         Tx { connection: self.connection, tenant, ..*self }
     }
 
+    /// Whether this store is swept regularly, and the next sweep is so late that the device must have slept.
+    pub(crate) fn is_driver_overdue(&self) -> bool {
+        self.tick.is_some_and(|tick| tick.is_overdue(self.now))
+    }
+
+    /// The time by which workers are judged alive: before a sweep has dealt with a sleep of the device, what it was when it fell asleep.
+    pub(crate) fn waking(&self) -> i64 {
+        self.tick.filter(|tick| tick.is_overdue(self.now)).map_or(self.now, |tick| tick.at)
+    }
+
     /// Every tenant's number.
     pub(crate) fn tenants(&self) -> Result<Vec<i64>> {
         self.rows("SELECT number FROM tenants ORDER BY number", (), |row| Ok(row.get(0)?))
     }
 
+    fn prepare(&self, sql: &str) -> Result<CachedStatement<'_>> {
+        #[cfg(feature = "development")]
+        self.statements.lock().unwrap_or_else(PoisonError::into_inner).insert(sql.to_owned());
+        Ok(self.connection.prepare_cached(sql)?)
+    }
+
     pub(crate) fn execute(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<usize> {
-        Ok(self.connection.prepare_cached(sql)?.execute(parameters)?)
+        Ok(self.prepare(sql)?.execute(parameters)?)
     }
 
     /// Runs a statement that must change exactly one row: a guarded transition that matched none, or several, is a fault.
@@ -299,7 +363,7 @@ impl Tx<'_> {
         parameters: impl rusqlite::Params,
         read: impl FnOnce(&Row<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
-        self.connection.prepare_cached(sql)?.query_row(parameters, |row| Ok(read(row))).optional()?.transpose()
+        self.prepare(sql)?.query_row(parameters, |row| Ok(read(row))).optional()?.transpose()
     }
 
     pub(crate) fn rows<T>(
@@ -308,7 +372,7 @@ impl Tx<'_> {
         parameters: impl rusqlite::Params,
         mut read: impl FnMut(&Row<'_>) -> Result<T>,
     ) -> Result<Vec<T>> {
-        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut statement = self.prepare(sql)?;
         let mut rows = statement.query(parameters)?;
         let mut all = Vec::new();
         while let Some(row) = rows.next()? {
@@ -324,7 +388,7 @@ impl Tx<'_> {
         parameters: impl rusqlite::Params,
         mut visit: impl FnMut(&Row<'_>) -> Result<bool>,
     ) -> Result<()> {
-        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut statement = self.prepare(sql)?;
         let mut rows = statement.query(parameters)?;
         while let Some(row) = rows.next()? {
             if !visit(row)? {

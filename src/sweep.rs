@@ -1,15 +1,17 @@
 //! What time brings: expired leases, lapsed workers, due items. Driven from outside, in bounded steps.
 
 use crate::error::{Error, Result};
-use crate::queue::{queues_with_scheduled, ready_scheduled, reclaim_expired};
-use crate::store::{Store, Tx};
-use crate::workers::sweep_lapsed;
+use crate::queue::{self, ItemStatus, queues_with, ready_scheduled, reclaim_expired};
+use crate::retention;
+use crate::store::{Store, Tick, Tx};
+use crate::workers::{self, sweep_lapsed};
 
 arguments! {
     pub struct SweepRequest {
         /// The most rows to deal with in this call, 1 to 10,000; 500 unless given.
         pub limit: Option<i64>,
-        /// How often the caller sweeps, in milliseconds. A call without it is not part of a series.
+        /// How often the caller sweeps, in milliseconds. Calls with it are a series: a gap in it of over two minutes and three intervals
+        /// means that the device slept. Leases and workers whose time ran out meanwhile get as much again, once.
         pub interval_ms: Option<i64>,
     }
 }
@@ -23,6 +25,10 @@ records! {
         pub leases_cancelled: i64,
         pub workers_expired: i64,
         pub items_readied: i64,
+        /// Finished things that retention let go.
+        pub pruned: i64,
+        /// How long the device slept before this sweep, in milliseconds; 0 where it did not.
+        pub suspended_ms: i64,
         pub duration_ms: i64,
         /// Whether the limit ended it: sweep again at once.
         pub more: bool,
@@ -54,13 +60,33 @@ pub(crate) fn sweep(store: &Store, arguments: SweepRequest) -> Result<SweepRepor
     let started = store.now();
     let mut report = SweepReport::default();
     let mut left = limit;
-    for tenant in store.read(|tx| tx.tenants())? {
+    let tenants = store.read(|tx| tx.tenants())?;
+    if let Some(interval_ms) = arguments.interval_ms {
+        let last = store.tick(None).filter(|last| last.is_overdue(started));
+        if let Some(last) = last {
+            report.suspended_ms = started - last.at;
+            store.write(|tx| {
+                tenants.iter().try_for_each(|&tenant| {
+                    let tx = tx.of_tenant(tenant);
+                    queue::grace(&tx, last.at)?;
+                    workers::grace(&tx, last.at)
+                })
+            })?;
+        }
+        // Only now: until the grace is given, claims must not take the sleep for somebody's fault.
+        store.tick(Some(Tick::new(started, interval_ms)));
+    }
+    for tenant in tenants {
         part(store, tenant, "leases", &mut left, &mut report, |tx, limit, report| {
-            let reclaimed = reclaim_expired(tx, limit)?;
-            report.leases_retried += reclaimed.retried;
-            report.leases_dead_lettered += reclaimed.dead_lettered;
-            report.leases_cancelled += reclaimed.cancelled;
-            Ok(reclaimed.all())
+            let mut done = 0;
+            for queue in queues_with(tx, ItemStatus::Claimed)? {
+                let reclaimed = reclaim_expired(tx, queue, limit - done)?;
+                report.leases_retried += reclaimed.retried;
+                report.leases_dead_lettered += reclaimed.dead_lettered;
+                report.leases_cancelled += reclaimed.cancelled;
+                done += reclaimed.all();
+            }
+            Ok(done)
         });
         part(store, tenant, "workers", &mut left, &mut report, |tx, limit, report| {
             let expired = sweep_lapsed(tx, limit)?;
@@ -69,11 +95,17 @@ pub(crate) fn sweep(store: &Store, arguments: SweepRequest) -> Result<SweepRepor
         });
         part(store, tenant, "items", &mut left, &mut report, |tx, limit, report| {
             let mut readied = 0;
-            for queue in queues_with_scheduled(tx)? {
+            for queue in queues_with(tx, ItemStatus::Scheduled)? {
                 readied += ready_scheduled(tx, queue, limit - readied)?;
             }
             report.items_readied += readied;
             Ok(readied)
+        });
+        part(store, tenant, "keys", &mut left, &mut report, |tx, limit, _| queue::wake_keys(tx, limit));
+        part(store, tenant, "retention", &mut left, &mut report, |tx, limit, report| {
+            let pruned = retention::prune(tx, limit)?;
+            report.pruned += pruned;
+            Ok(pruned)
         });
     }
     report.more = left <= 0;

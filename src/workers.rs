@@ -34,6 +34,18 @@ records! {
         pub metadata: Option<Json>,
     }
 
+    /// One change of a worker's registration.
+    pub struct HistoryEntry {
+        pub worker_id: String,
+        pub namespace: String,
+        pub pool: String,
+        pub change: WorkerChange,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub reason: Option<String>,
+        /// Unix milliseconds.
+        pub at: i64,
+    }
+
     pub struct Registered {
         pub outcome: RegisterOutcome,
         /// Unix milliseconds: dead from then on without a heartbeat.
@@ -129,6 +141,18 @@ arguments! {
     }
 }
 
+arguments! {
+    /// Which changes to list; without members, all of them.
+    pub struct ListHistory {
+        pub namespace: Option<Name>,
+        pub worker_id: Option<Name>,
+        /// 1 to 1000; 100 unless given.
+        pub limit: Option<i64>,
+        pub order: Option<Order>,
+        pub cursor: Option<String>,
+    }
+}
+
 const DEFAULT_NAMESPACE: &str = "default";
 
 /// The longest time without a heartbeat: a week.
@@ -174,7 +198,7 @@ fn read(row: &Row<'_>) -> Result<Worker> {
 fn live(tx: &Tx<'_>, namespace: &str, worker_id: &str) -> Result<Option<(i64, Worker)>> {
     tx.row(
         select!("WHERE tenant = ?1 AND namespace = ?2 AND worker_id = ?3 AND expires_at > ?4"),
-        (tx.tenant, namespace, worker_id, tx.now),
+        (tx.tenant, namespace, worker_id, tx.waking()),
         |row| Ok((row.get(0)?, read(row)?)),
     )
 }
@@ -217,7 +241,7 @@ pub(crate) fn register(tx: &Tx<'_>, arguments: RegisterWorker) -> Result<Registe
             .with("pool", worker.pool));
         }
         tx.execute_one(
-            "UPDATE workers SET queues = ?2, capabilities = ?3, liveness_ttl_ms = ?4, last_heartbeat_at = ?5, expires_at = ?6,
+            "UPDATE workers SET queues = ?2, capabilities = ?3, liveness_ttl_ms = ?4, last_heartbeat_at = ?5, expires_at = ?6, graced = 0,
                                 metadata = ?7
              WHERE key = ?1",
             (key, set(&arguments.queues)?, set(&arguments.capabilities)?, ttl_ms, tx.now, next_expiry_at, &arguments.metadata),
@@ -257,7 +281,7 @@ pub(crate) fn heartbeat(tx: &Tx<'_>, arguments: WorkerHeartbeat) -> Result<Heart
     };
     let next_expiry_at = expiry(tx, worker.liveness_ttl_ms);
     tx.execute_one(
-        "UPDATE workers SET last_heartbeat_at = ?2, expires_at = ?3, load = coalesce(?4, load) WHERE key = ?1",
+        "UPDATE workers SET last_heartbeat_at = ?2, expires_at = ?3, graced = 0, load = coalesce(?4, load) WHERE key = ?1",
         (key, tx.now, next_expiry_at, arguments.load),
     )?;
     Ok(Heartbeat { outcome: HeartbeatOutcome::Refreshed, next_expiry_at: Some(next_expiry_at) })
@@ -301,21 +325,86 @@ pub(crate) fn sweep_lapsed(tx: &Tx<'_>, limit: i64) -> Result<i64> {
     Ok(lapsed.len() as i64)
 }
 
+/// Gives workers whose time ran out after `since` as much again, once: the device slept, and they with it.
+pub(crate) fn grace(tx: &Tx<'_>, since: i64) -> Result<()> {
+    tx.execute(
+        "UPDATE workers SET expires_at = ?3 + liveness_ttl_ms, graced = 1
+         WHERE tenant = ?1 AND expires_at > ?2 AND expires_at <= ?3 AND graced = 0",
+        (tx.tenant, since, tx.now),
+    )?;
+    Ok(())
+}
+
+/// Forgets changes from before `cutoff`. Answers how many.
+pub(crate) fn prune_history(tx: &Tx<'_>, cutoff: i64, limit: i64) -> Result<i64> {
+    let (first, last) = tx.keys();
+    // In the order of keys, which is that of time as long as the clock does not jump; a younger row ends the walk.
+    let old = tx.rows(
+        "SELECT key, at FROM worker_history WHERE key BETWEEN ?1 AND ?2 ORDER BY key LIMIT ?3",
+        (first, last, limit),
+        |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
+    )?;
+    let mut pruned = 0;
+    for (key, at) in old {
+        if at > cutoff {
+            break;
+        }
+        tx.execute_one("DELETE FROM worker_history WHERE key = ?1", [key])?;
+        pruned += 1;
+    }
+    Ok(pruned)
+}
+
+pub(crate) fn history(tx: &Tx<'_>, filter: ListHistory) -> Result<Page<HistoryEntry>> {
+    let limit = page::limit(filter.limit)?;
+    let filtered = filter.namespace.is_some() || filter.worker_id.is_some();
+    let mut page = if filtered { PageBuilder::filtered(limit) } else { PageBuilder::unfiltered(limit) };
+    let order = filter.order.unwrap_or_default();
+    let (from, to) = page::range(tx, filter.cursor.as_deref(), order)?;
+    let sql = match order {
+        Order::Asc => {
+            "SELECT key, worker_id, namespace, pool, change, reason, at FROM worker_history WHERE key BETWEEN ?1 AND ?2 ORDER BY key LIMIT ?3"
+        }
+        Order::Desc => {
+            "SELECT key, worker_id, namespace, pool, change, reason, at FROM worker_history WHERE key BETWEEN ?1 AND ?2
+             ORDER BY key DESC LIMIT ?3"
+        }
+    };
+    tx.walk(sql, (from, to, page.scanned()), |row| {
+        let number = tx.number_of(row.get(0)?);
+        let differs = |wanted: &Option<Name>, at: usize| -> Result<bool> {
+            let have: String = row.get(at)?;
+            Ok(wanted.as_ref().is_some_and(|wanted| wanted.as_str() != have))
+        };
+        if differs(&filter.worker_id, 1)? || differs(&filter.namespace, 2)? {
+            page.skip(number);
+            return Ok(true);
+        }
+        let columns = Columns::with_id(row, "worker_history", 1)?;
+        let entry = || {
+            Ok(HistoryEntry {
+                worker_id: columns.get(1)?,
+                namespace: columns.get(2)?,
+                pool: columns.get(3)?,
+                change: columns.get(4)?,
+                reason: columns.get(5)?,
+                at: columns.get(6)?,
+            })
+        };
+        page.visit(number, entry(), |_| 300)
+    })?;
+    Ok(page.finish())
+}
+
 pub(crate) fn list(tx: &Tx<'_>, filter: ListWorkers) -> Result<Page<Worker>> {
     let mut page = PageBuilder::filtered(page::limit(filter.limit)?);
     let order = filter.order.unwrap_or_default();
-    let cursor = page::parse_cursor(filter.cursor.as_deref())?.map(|number| tx.key_of(number));
-    let (first, last) = tx.keys();
-    let (from, to) = match (cursor, order) {
-        (None, _) => (first, last),
-        (Some(cursor), Order::Asc) => (cursor + 1, last),
-        (Some(cursor), Order::Desc) => (first, cursor - 1),
-    };
+    let (from, to) = page::range(tx, filter.cursor.as_deref(), order)?;
     let sql = match order {
         Order::Asc => select!("WHERE key BETWEEN ?1 AND ?2 AND expires_at > ?4 ORDER BY key LIMIT ?3"),
         Order::Desc => select!("WHERE key BETWEEN ?1 AND ?2 AND expires_at > ?4 ORDER BY key DESC LIMIT ?3"),
     };
-    tx.walk(sql, (from, to, page.scanned(), tx.now), |row| {
+    tx.walk(sql, (from, to, page.scanned(), tx.waking()), |row| {
         let number = tx.number_of(row.get(0)?);
         let record = read(row);
         let has = |set: &[String], wanted: &Option<Name>| {

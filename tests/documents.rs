@@ -114,5 +114,5 @@ fn errors_name_the_place_in_the_arguments() {
         assert_eq!(error.details()["path"], path, "{arguments}: {error}");
         assert!(error.message().contains(path), "{error}");
     }
-    assert_eq!(call(&store, "queue.stats", json!({}))["counts"]["pending"], 0);
+    assert_eq!(call(&store, "queues.stats", json!({}))["counts"]["pending"], 0);
 }

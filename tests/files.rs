@@ -134,7 +134,7 @@ fn two_connections_never_claim_the_same_item() {
     all.sort();
     all.dedup();
     assert_eq!(all.len(), 1000, "an item was claimed twice");
-    assert_eq!(call(&store, "queue.stats", json!({ "queue": "q" }))["counts"]["completed"], 1000);
+    assert_eq!(call(&store, "queues.stats", json!({ "queue": "q" }))["counts"]["completed"], 1000);
 }
 
 /// Lesson 24: numbers are given in the transaction that commits them.

@@ -1,8 +1,10 @@
 //! Handing items to workers.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::{ItemStatus, LONGEST_LEASE_MS, WorkItem, by_key, check_ms, queue_key, ready_scheduled, reclaim_expired, shift};
+use super::limits::{Settings, rebalance, spend_of_key, wake_keys};
+use super::{ItemStatus, LONGEST_LEASE_MS, WorkItem, by_key, check_ms, ready_scheduled, reclaim_expired, shift};
 use crate::error::{Error, Result};
 use crate::ids::Name;
 use crate::store::{Columns, Tx};
@@ -20,6 +22,9 @@ arguments! {
         pub limit: Option<i64>,
         /// Milliseconds that the worker has before it must renew or settle; 30,000 unless given.
         pub lease_ms: Option<i64>,
+        /// Milliseconds to wait for an item where there is none, at most 10 minutes; 0 unless given. Natively, see
+        /// [`Queue::claim_waiting`](crate::Queue::claim_waiting).
+        pub wait_ms: Option<i64>,
     }
 }
 
@@ -27,6 +32,8 @@ pub(super) const DEFAULT_LEASE_MS: i64 = 30_000;
 
 /// The class of items that every worker may have.
 pub(super) const NOTHING_REQUIRED: i64 = 0;
+
+const LONGEST_WAIT_MS: i64 = 10 * 60 * 1000;
 
 /// How many expired leases and due items a claim deals with on its way; the sweep does the rest.
 const UPKEEP_LIMIT: i64 = 100;
@@ -53,18 +60,21 @@ pub(crate) fn claim(tx: &Tx<'_>, arguments: ClaimItems) -> Result<Vec<WorkItem>>
     }
     let lease_ms = arguments.lease_ms.unwrap_or(DEFAULT_LEASE_MS);
     check_ms("leaseMs", Some(lease_ms), 1, LONGEST_LEASE_MS)?;
+    check_ms("waitMs", arguments.wait_ms, 0, LONGEST_WAIT_MS)?;
     let namespace = workers::namespace(arguments.namespace.as_ref());
     let names: BTreeSet<&Name> = arguments.queues.iter().collect();
-    if names.is_empty() {
-        return Ok(Vec::new());
-    }
-    reclaim_expired(tx, UPKEEP_LIMIT)?;
+    let mut sources = Vec::with_capacity(names.len());
     let mut capabilities = None;
-    let mut ready = Vec::new();
     for name in names {
-        let Some(queue) = queue_key(tx, name)? else { continue };
-        ready_scheduled(tx, queue, UPKEEP_LIMIT)?;
-        for class in classes(tx, queue)? {
+        let Some(settings) = Settings::find(tx, name)? else { continue };
+        // While the driver of sweeps is overdue, the device may have slept: only the next sweep can tell whose lease is to blame.
+        if !tx.is_driver_overdue() {
+            reclaim_expired(tx, settings.key, UPKEEP_LIMIT)?;
+        }
+        ready_scheduled(tx, settings.key, UPKEEP_LIMIT)?;
+        wake_keys(tx, &settings, UPKEEP_LIMIT)?;
+        let mut takes = Vec::new();
+        for class in classes(tx, settings.key)? {
             if !class.requires.is_empty() {
                 // Asked for only where it matters: registration is needed for nothing else.
                 let capabilities = match &mut capabilities {
@@ -75,13 +85,88 @@ pub(crate) fn claim(tx: &Tx<'_>, arguments: ClaimItems) -> Result<Vec<WorkItem>>
                     continue;
                 }
             }
+            takes.push(class.key);
+        }
+        sources.push(Source { room: settings.room(tx)?, classes: takes, taken: 0, settings });
+    }
+    let mut claimed = Vec::new();
+    while (claimed.len() as i64) < limit {
+        let ready = first_ready(tx, &sources, limit - claimed.len() as i64)?;
+        if ready.is_empty() {
+            break;
+        }
+        for Ready { key, source, concurrency_key, .. } in ready {
+            let source = &mut sources[source];
+            if source.room == 0 {
+                continue;
+            }
+            if let Some(concurrency_key) = &concurrency_key {
+                // An item before this one may have taken the key's last place; then this one is blocked by now.
+                if source.settings.room_of_key(tx, concurrency_key)? == 0 {
+                    rebalance(tx, &source.settings, concurrency_key)?;
+                    continue;
+                }
+            }
+            tx.execute_one(
+                "UPDATE items SET status = 'claimed', attempt = attempt + 1, fence = fence + 1, lease_expires_at = ?2, lease_ms = ?3,
+                                  namespace = ?4, worker_id = ?5, claimed_at = ?6, settlement = NULL
+                 WHERE key = ?1 AND status = 'pending'",
+                (key, tx.now.saturating_add(lease_ms), lease_ms, namespace, &arguments.worker_id, tx.now),
+            )?;
+            source.room -= 1;
+            source.taken += 1;
+            if let Some(concurrency_key) = &concurrency_key {
+                spend_of_key(tx, &source.settings, concurrency_key)?;
+                rebalance(tx, &source.settings, concurrency_key)?;
+            }
+            claimed.push(by_key(tx, key)?);
+        }
+    }
+    for source in &sources {
+        shift(tx, source.settings.key, Some(ItemStatus::Pending), ItemStatus::Claimed, source.taken)?;
+        source.settings.spend(tx, source.taken)?;
+    }
+    Ok(claimed)
+}
+
+/// A queue that a claim takes from.
+struct Source {
+    settings: Settings,
+    /// The classes of `requires` that the worker may have.
+    classes: Vec<i64>,
+    /// How many more items the limits of the queue let through.
+    room: i64,
+    taken: i64,
+}
+
+/// An item that can be claimed. Ordered as claims are: by priority, then runAt, then the order of enqueueing.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Ready {
+    priority: Reverse<i64>,
+    run_at: i64,
+    key: i64,
+    /// Which of the sources it comes from.
+    source: usize,
+    concurrency_key: Option<String>,
+}
+
+/// The first items over all sources. One index range a queue and class, merged here: one query over all of them would have to sort.
+fn first_ready(tx: &Tx<'_>, sources: &[Source], limit: i64) -> Result<Vec<Ready>> {
+    let mut ready = Vec::new();
+    for (index, source) in sources.iter().enumerate() {
+        for class in &source.classes {
             tx.walk(
-                "SELECT key, priority, run_at FROM items WHERE queue = ?1 AND class = ?2 AND status = 'pending'
-                 ORDER BY priority DESC, run_at, key LIMIT ?3",
-                (queue, class.key, limit),
+                "SELECT key, priority, run_at, concurrency_key FROM items
+                 WHERE queue = ?1 AND class = ?2 AND status = 'pending' AND blocked = 0 ORDER BY priority DESC, run_at, key LIMIT ?3",
+                (source.settings.key, class, limit.min(source.room)),
                 |row| {
-                    let (key, priority, run_at): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-                    ready.push((std::cmp::Reverse(priority), run_at, key, queue));
+                    ready.push(Ready {
+                        key: row.get(0)?,
+                        priority: Reverse(row.get(1)?),
+                        run_at: row.get(2)?,
+                        concurrency_key: row.get(3)?,
+                        source: index,
+                    });
                     Ok(true)
                 },
             )?;
@@ -89,16 +174,5 @@ pub(crate) fn claim(tx: &Tx<'_>, arguments: ClaimItems) -> Result<Vec<WorkItem>>
     }
     ready.sort_unstable();
     ready.truncate(limit as usize);
-    let mut claimed = Vec::with_capacity(ready.len());
-    for &(.., key, queue) in &ready {
-        tx.execute_one(
-            "UPDATE items SET status = 'claimed', attempt = attempt + 1, fence = fence + 1, lease_expires_at = ?2, lease_ms = ?3,
-                              namespace = ?4, worker_id = ?5, claimed_at = ?6, settlement = NULL
-             WHERE key = ?1 AND status = 'pending'",
-            (key, tx.now.saturating_add(lease_ms), lease_ms, namespace, &arguments.worker_id, tx.now),
-        )?;
-        shift(tx, queue, Some(ItemStatus::Pending), ItemStatus::Claimed, 1)?;
-        claimed.push(by_key(tx, key)?);
-    }
-    Ok(claimed)
+    Ok(ready)
 }

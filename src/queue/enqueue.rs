@@ -1,5 +1,6 @@
 //! Putting items into a queue.
 
+use super::limits::{Settings, rebalance};
 use super::{Backoff, ItemStatus, LONGEST_DELAY_MS, WorkItem, by_key, check_ms, queue_key, shift};
 use crate::error::{Error, ErrorCode, Result};
 use crate::executions::{Created, Head};
@@ -34,17 +35,19 @@ arguments! {
         pub priority: Option<i64>,
         /// Only a registered worker with all these capabilities gets the item.
         pub requires: Option<Vec<Name>>,
-        /// At least 1; 3 unless given.
+        /// At least 1; the queue's unless given, or 3.
         pub max_attempts: Option<i64>,
         /// Unix milliseconds: not before this. At once unless given.
         pub run_at: Option<i64>,
         /// Milliseconds from now; instead of `runAt`.
         pub delay_ms: Option<i64>,
+        /// The queue's unless given.
         pub backoff: Option<Backoff>,
         /// An item of the queue under the same key that is not finished is answered instead of making another.
         pub idempotency_key: Option<Name>,
         /// With `ever`, finished items count too.
         pub unique_for: Option<UniqueFor>,
+        /// Items that share it share the limits that the queue sets for one key.
         pub concurrency_key: Option<Name>,
     }
 
@@ -94,13 +97,13 @@ pub(super) fn insert(tx: &Tx<'_>, path: &str, arguments: EnqueueItem) -> Result<
             Some(head.key)
         }
     };
-    let queue = queue.map_or_else(|| create_queue(tx, &arguments.queue), Ok)?;
+    let settings = Settings::ensure(tx, &arguments.queue)?;
+    let queue = settings.key;
     let class = class(tx, queue, &arguments)?;
     let run_at = arguments.run_at.or(arguments.delay_ms.map(|ms| tx.now.saturating_add(ms))).unwrap_or(tx.now);
     let status = if run_at > tx.now { ItemStatus::Scheduled } else { ItemStatus::Pending };
     let id = arguments.id.map_or_else(|| new_id(tx.now), |id| id.to_string());
     let payload = arguments.payload.unwrap_or_default();
-    let inline = payload.as_str().len() <= INLINE_PAYLOAD_BYTES;
     let key = tx.next_key("SELECT key FROM items WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1")?;
     tx.execute_one(
         "INSERT INTO items (key, tenant, id, queue, class, execution, node_id, status, priority, attempt, max_attempts, run_at, fence,
@@ -116,21 +119,39 @@ pub(super) fn insert(tx: &Tx<'_>, path: &str, arguments: EnqueueItem) -> Result<
             arguments.node_id,
             status,
             arguments.priority.unwrap_or(0),
-            arguments.max_attempts.unwrap_or(DEFAULT_MAX_ATTEMPTS),
+            arguments.max_attempts.or(settings.max_attempts).unwrap_or(DEFAULT_MAX_ATTEMPTS),
             run_at,
             tx.now,
-            arguments.concurrency_key,
+            arguments.concurrency_key.as_ref(),
             arguments.idempotency_key,
             arguments.backoff.map(|backoff| Json::from_value(&backoff)).transpose()?,
             digest,
-            inline.then_some(&payload),
+            is_inline(&payload).then_some(&payload),
         ],
     )?;
-    if !inline {
-        tx.execute_one("INSERT INTO item_payloads (item, payload) VALUES (?1, ?2)", (key, &payload))?;
+    if !is_inline(&payload) {
+        store_apart(tx, key, &payload)?;
     }
     shift(tx, queue, None, status, 1)?;
+    if let Some(concurrency_key) = arguments.concurrency_key.filter(|_| status == ItemStatus::Pending) {
+        rebalance(tx, &settings, &concurrency_key)?;
+    }
     Ok((key, true))
+}
+
+fn is_inline(payload: &Json) -> bool {
+    payload.as_str().len() <= INLINE_PAYLOAD_BYTES
+}
+
+fn store_apart(tx: &Tx<'_>, key: i64, payload: &Json) -> Result<()> {
+    tx.execute_one("INSERT INTO item_payloads (item, payload) VALUES (?1, ?2)", (key, payload))
+}
+
+/// Puts another payload in the place of an item's.
+pub(super) fn store_payload(tx: &Tx<'_>, key: i64, payload: &Json) -> Result<()> {
+    tx.execute_one("UPDATE items SET payload = ?2 WHERE key = ?1", (key, is_inline(payload).then_some(payload)))?;
+    tx.execute("DELETE FROM item_payloads WHERE item = ?1", [key])?;
+    if is_inline(payload) { Ok(()) } else { store_apart(tx, key, payload) }
 }
 
 fn check(path: &str, arguments: &EnqueueItem) -> Result<()> {
@@ -189,12 +210,6 @@ fn known(tx: &Tx<'_>, queue: Option<i64>, arguments: &EnqueueItem, digest: Optio
         }
     }
     Ok(None)
-}
-
-fn create_queue(tx: &Tx<'_>, name: &Name) -> Result<i64> {
-    let key = tx.next_key("SELECT key FROM queues WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1")?;
-    tx.execute_one("INSERT INTO queues (key, tenant, name) VALUES (?1, ?2, ?3)", (key, tx.tenant, name))?;
-    Ok(key)
 }
 
 /// The class of the item's `requires`.

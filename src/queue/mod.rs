@@ -1,8 +1,12 @@
 //! The work queue: items that workers claim under a lease, and settle once.
 
 mod claim;
+mod dead_letters;
 mod enqueue;
+mod leases;
+mod limits;
 mod reclaim;
+mod settings;
 mod settle;
 
 use rusqlite::Row;
@@ -14,13 +18,20 @@ use crate::executions::{Head, record};
 use crate::ids::Name;
 use crate::json::Json;
 use crate::page::{self, Order, Page, PageBuilder};
+use crate::retention::Pass;
 use crate::store::{Columns, Tx};
 
 pub use claim::ClaimItems;
 pub(crate) use claim::claim;
+pub use dead_letters::{DeadLetterId, ListDeadLetters, Redrive, Redriven};
+pub(crate) use dead_letters::{delete as delete_dead_letter, list as list_dead_letters, redrive};
 pub use enqueue::{EnqueueItem, EnqueueItems, UniqueFor};
 pub(crate) use enqueue::{enqueue, enqueue_many};
-pub(crate) use reclaim::{cancel, cancel_waiting, end_leases_of_worker, queues_with_scheduled, ready_scheduled, reclaim_expired};
+pub use leases::{ExpiredLease, ListExpiredLeases};
+pub(crate) use leases::{grace, list_expired};
+pub(crate) use reclaim::{cancel, cancel_waiting, end_leases_of_worker, ready_scheduled, reclaim_expired};
+pub use settings::{ConfigureQueue, HoldQueue, ListQueues, QueueInfo, QueueName, QueueRate, StatsOf};
+pub(crate) use settings::{configure, hold, list as list_queues, pause, resume, stats};
 pub use settle::{CompleteItem, Completed, EnqueuedItem, FailItem, Failed, ReleaseItem, Released, RenewLease, Renewed};
 pub(crate) use settle::{complete, fail, release, renew};
 
@@ -81,7 +92,7 @@ impl ItemStatus {
 /// The delay before the next attempt: by default 1 s, doubled with each attempt, at most 64 s, without jitter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "bindings", derive(ts_rs::TS), ts(optional_fields))]
+#[cfg_attr(feature = "development", derive(ts_rs::TS), ts(optional_fields))]
 pub struct Backoff {
     pub kind: BackoffKind,
     /// Milliseconds; 1000 unless given.
@@ -248,12 +259,6 @@ arguments! {
         pub order: Option<Order>,
         pub cursor: Option<String>,
     }
-
-    /// Of what to answer the counts; without members, of all queues.
-    pub struct StatsOf {
-        pub queue: Option<Name>,
-        pub execution_id: Option<Name>,
-    }
 }
 
 macro_rules! select {
@@ -272,6 +277,8 @@ macro_rules! select {
         )
     };
 }
+
+use select as select_item;
 
 fn read(row: &Row<'_>) -> Result<WorkItem> {
     let columns = Columns::with_id(row, "items", 1)?;
@@ -304,6 +311,14 @@ fn read(row: &Row<'_>) -> Result<WorkItem> {
     })
 }
 
+impl WorkItem {
+    /// About how many bytes it takes in a page.
+    fn weight(&self) -> usize {
+        let documents = [Some(&self.payload), self.output.as_ref(), self.last_error.as_ref(), self.progress.as_ref()];
+        documents.into_iter().flatten().map(|document| document.as_str().len()).sum::<usize>() + 500
+    }
+}
+
 fn by_key(tx: &Tx<'_>, key: i64) -> Result<WorkItem> {
     tx.row(select!("WHERE i.key = ?1"), [key], read)?
         .ok_or_else(|| Error::new(ErrorCode::Internal, format!("the item with key {key} is gone")))
@@ -328,6 +343,7 @@ struct Held {
     claimed_at: Option<i64>,
     cancel_requested: bool,
     backoff: Option<Backoff>,
+    concurrency_key: Option<String>,
     settlement: Option<Json>,
 }
 
@@ -335,7 +351,7 @@ macro_rules! select_held {
     ($rest:literal) => {
         concat!(
             "SELECT key, id, queue, execution, node_id, status, attempt, max_attempts, fence, lease_expires_at, lease_ms, namespace,
-                    worker_id, claimed_at, cancel_requested, backoff, settlement FROM items ",
+                    worker_id, claimed_at, cancel_requested, backoff, concurrency_key, settlement FROM items ",
             $rest
         )
     };
@@ -367,7 +383,8 @@ impl Held {
             claimed_at: columns.get(13)?,
             cancel_requested: columns.get(14)?,
             backoff: columns.json(15)?,
-            settlement: columns.get(16)?,
+            concurrency_key: columns.get(16)?,
+            settlement: columns.get(17)?,
         })
     }
 
@@ -396,6 +413,25 @@ fn shift(tx: &Tx<'_>, queue: i64, from: Option<ItemStatus>, to: ItemStatus, coun
         None => format!("UPDATE queues SET {to} = {to} + ?2 WHERE key = ?1"),
     };
     tx.execute_one(&sql, (queue, count))
+}
+
+/// Deletes an item that is finished, with its attempts.
+fn remove(tx: &Tx<'_>, key: i64, queue: i64, status: ItemStatus) -> Result<()> {
+    tx.execute_one("DELETE FROM items WHERE key = ?1 AND status = ?2", (key, status))?;
+    let status = status.as_str();
+    tx.execute_one(&format!("UPDATE queues SET {status} = {status} - 1 WHERE key = ?1"), [queue])
+}
+
+/// Deletes the items of an execution, unless one of them is not finished. Answers whether they are gone.
+pub(crate) fn remove_of_execution(tx: &Tx<'_>, execution: i64) -> Result<bool> {
+    let items = tx.rows(select_held!("WHERE execution = ?1"), [execution], Held::read)?;
+    if items.iter().any(|item| !item.status.is_finished()) {
+        return Ok(false);
+    }
+    for item in items {
+        remove(tx, item.key, item.queue, item.status)?;
+    }
+    Ok(true)
 }
 
 fn queue_key(tx: &Tx<'_>, name: &str) -> Result<Option<i64>> {
@@ -433,7 +469,6 @@ pub(crate) fn get(tx: &Tx<'_>, arguments: ItemId) -> Result<Option<WorkItem>> {
 pub(crate) fn list(tx: &Tx<'_>, filter: ListItems) -> Result<Page<WorkItem>> {
     let limit = page::limit(filter.limit)?;
     let order = filter.order.unwrap_or_default();
-    let cursor = page::parse_cursor(filter.cursor.as_deref())?.map(|number| tx.key_of(number));
     let queue = match &filter.queue {
         None => None,
         Some(name) => match queue_key(tx, name)? {
@@ -450,12 +485,7 @@ pub(crate) fn list(tx: &Tx<'_>, filter: ListItems) -> Result<Page<WorkItem>> {
     };
     let unfiltered = queue.is_none() && filter.status.is_none() && execution.is_none();
     let mut page = if unfiltered { PageBuilder::unfiltered(limit) } else { PageBuilder::filtered(limit) };
-    let (first, last) = tx.keys();
-    let (from, to) = match (cursor, order) {
-        (None, _) => (first, last),
-        (Some(cursor), Order::Asc) => (cursor + 1, last),
-        (Some(cursor), Order::Desc) => (first, cursor - 1),
-    };
+    let (from, to) = page::range(tx, filter.cursor.as_deref(), order)?;
     let sql = match (execution.is_some(), order) {
         (false, Order::Asc) => {
             "SELECT key, queue, status FROM items WHERE key BETWEEN ?1 AND ?2 AND ?4 IS NULL ORDER BY key LIMIT ?3"
@@ -480,9 +510,7 @@ pub(crate) fn list(tx: &Tx<'_>, filter: ListItems) -> Result<Page<WorkItem>> {
         }
         let record = tx.row(select!("WHERE i.key = ?1"), [key], |row| Ok(read(row)))?;
         match record {
-            Some(record) => page.visit(number, record, |item| {
-                item.payload.as_str().len() + item.output.as_ref().map_or(0, |o| o.as_str().len()) + 500
-            }),
+            Some(record) => page.visit(number, record, WorkItem::weight),
             None => Ok(true),
         }
     })?;
@@ -510,51 +538,20 @@ pub(crate) fn attempts(tx: &Tx<'_>, arguments: ItemId) -> Result<Vec<Attempt>> {
     )
 }
 
-pub(crate) fn stats(tx: &Tx<'_>, of: StatsOf) -> Result<QueueStats> {
-    let mut stats = QueueStats { counts: ItemCounts::default(), oldest_pending_at: None };
-    let queue = match &of.queue {
-        None => None,
-        Some(name) => match queue_key(tx, name)? {
-            None => return Ok(stats),
-            key => key,
-        },
-    };
-    if let Some(id) = &of.execution_id {
-        let head = Head::get(tx, id)?;
-        tx.walk("SELECT status, queue, run_at FROM items WHERE execution = ?1", [head.key], |row| {
-            let in_queue: i64 = row.get(1)?;
-            if queue.is_none_or(|queue| queue == in_queue) {
-                let status: ItemStatus = Columns::new(row, "items", "").get(0)?;
-                stats.counts.add(status);
-                if status == ItemStatus::Pending {
-                    stats.oldest_pending_at = earlier(stats.oldest_pending_at, Some(row.get(2)?));
-                }
+/// Counts the items of one execution, by walking over them.
+fn stats_of_execution(tx: &Tx<'_>, id: &str, queue: Option<i64>, stats: &mut QueueStats) -> Result<()> {
+    let head = Head::get(tx, id)?;
+    tx.walk("SELECT status, queue, run_at, id FROM items WHERE execution = ?1", [head.key], |row| {
+        let in_queue: i64 = row.get(1)?;
+        if queue.is_none_or(|queue| queue == in_queue) {
+            let status: ItemStatus = Columns::with_id(row, "items", 3)?.get(0)?;
+            stats.counts.add(status);
+            if status == ItemStatus::Pending {
+                stats.oldest_pending_at = earlier(stats.oldest_pending_at, Some(row.get(2)?));
             }
-            Ok(true)
-        })?;
-        return Ok(stats);
-    }
-    let (first, last) = tx.keys();
-    let queues = tx.rows(
-        "SELECT key, scheduled, pending, claimed, completed, dead_lettered, cancelled FROM queues WHERE key BETWEEN ?1 AND ?2",
-        queue.map_or((first, last), |queue| (queue, queue)),
-        |row| {
-            let counts = &mut stats.counts;
-            counts.scheduled += row.get::<_, i64>(1)?;
-            counts.pending += row.get::<_, i64>(2)?;
-            counts.claimed += row.get::<_, i64>(3)?;
-            counts.completed += row.get::<_, i64>(4)?;
-            counts.dead_lettered += row.get::<_, i64>(5)?;
-            counts.cancelled += row.get::<_, i64>(6)?;
-            Ok(row.get::<_, i64>(0)?)
-        },
-    )?;
-    for queue in queues {
-        for class in claim::classes(tx, queue)? {
-            stats.oldest_pending_at = earlier(stats.oldest_pending_at, oldest_pending(tx, queue, class.key)?);
         }
-    }
-    Ok(stats)
+        Ok(true)
+    })
 }
 
 impl ItemCounts {
@@ -574,20 +571,86 @@ fn earlier(a: Option<i64>, b: Option<i64>) -> Option<i64> {
     a.into_iter().chain(b).min()
 }
 
-/// The earliest runAt among pending items of a class: one index step for each priority in use.
-fn oldest_pending(tx: &Tx<'_>, queue: i64, class: i64) -> Result<Option<i64>> {
-    let (mut oldest, mut below) = (None, i64::MAX);
-    while let Some((priority, run_at)) = tx.row(
-        "SELECT priority, run_at FROM items WHERE queue = ?1 AND class = ?2 AND status = 'pending' AND priority <= ?3
-         ORDER BY priority DESC, run_at LIMIT 1",
-        (queue, class, below),
-        |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
-    )? {
-        oldest = earlier(oldest, Some(run_at));
-        match priority.checked_sub(1) {
-            Some(next) => below = next,
-            None => break,
+/// The earliest runAt among a queue's pending items: one index step for each class and priority in use, and for each blocked key.
+fn oldest_pending(tx: &Tx<'_>, queue: i64) -> Result<Option<i64>> {
+    let mut oldest = None;
+    for class in claim::classes(tx, queue)? {
+        let mut below = i64::MAX;
+        while let Some((priority, run_at)) = tx.row(
+            "SELECT priority, run_at FROM items WHERE queue = ?1 AND class = ?2 AND status = 'pending' AND blocked = 0 AND priority <= ?3
+             ORDER BY priority DESC, run_at LIMIT 1",
+            (queue, class.key, below),
+            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
+        )? {
+            oldest = earlier(oldest, Some(run_at));
+            match priority.checked_sub(1) {
+                Some(next) => below = next,
+                None => break,
+            }
         }
     }
+    let mut after = String::new();
+    while let Some((key, run_at)) = tx.row(
+        "SELECT concurrency_key, run_at FROM items WHERE queue = ?1 AND concurrency_key > ?2 AND status = 'pending'
+             AND concurrency_key IS NOT NULL
+         ORDER BY concurrency_key LIMIT 1",
+        (queue, &after),
+        |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)),
+    )? {
+        oldest = earlier(oldest, Some(run_at));
+        after = key;
+    }
     Ok(oldest)
+}
+
+/// The tenant's queues that have items in this status.
+pub(crate) fn queues_with(tx: &Tx<'_>, status: ItemStatus) -> Result<Vec<i64>> {
+    let sql = format!("SELECT key FROM queues WHERE key BETWEEN ?1 AND ?2 AND {} > 0 ORDER BY key", status.as_str());
+    tx.rows(&sql, tx.keys(), |row| Ok(row.get(0)?))
+}
+
+/// What retention lets go of: things that ended before.
+#[derive(Clone, Copy)]
+pub(crate) struct Cutoffs {
+    pub(crate) finished: Option<i64>,
+    pub(crate) dead_letters: Option<i64>,
+    pub(crate) attempts: Option<i64>,
+}
+
+/// One bounded walk of retention over the items after the key `after`.
+pub(crate) fn prune(tx: &Tx<'_>, cutoffs: Cutoffs, after: i64, limit: i64) -> Result<Pass> {
+    let (first, last) = tx.keys();
+    let items = tx.rows(
+        "SELECT key, queue, status, finished_at, id FROM items WHERE key BETWEEN ?1 AND ?2 ORDER BY key LIMIT ?3",
+        (first.max(after.saturating_add(1)), last, limit),
+        |row| {
+            let columns = Columns::with_id(row, "items", 4)?;
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, columns.get::<ItemStatus>(2)?, columns.get::<Option<i64>>(3)?))
+        },
+    )?;
+    let looked_at = items.len() as i64;
+    let mut pass = Pass { pruned: 0, last: items.last().map(|item| item.0).filter(|_| looked_at == limit) };
+    for (key, queue, status, finished_at) in items {
+        let cutoff = match status {
+            ItemStatus::Completed | ItemStatus::Cancelled => cutoffs.finished,
+            ItemStatus::DeadLettered => cutoffs.dead_letters,
+            _ => None,
+        };
+        if cutoff.zip(finished_at).is_some_and(|(cutoff, at)| at <= cutoff) {
+            remove(tx, key, queue, status)?;
+            pass.pruned += 1;
+        } else if let Some(cutoff) = cutoffs.attempts {
+            pass.pruned += tx.execute("DELETE FROM attempts WHERE item = ?1 AND ended_at <= ?2", (key, cutoff))? as i64;
+        }
+    }
+    Ok(pass)
+}
+
+/// Wakes concurrency keys of the tenant's queues, so that their items count among what can be claimed. Answers how many.
+pub(crate) fn wake_keys(tx: &Tx<'_>, limit: i64) -> Result<i64> {
+    let mut woken = 0;
+    for queue in queues_with(tx, ItemStatus::Pending)? {
+        woken += limits::wake_keys(tx, &limits::Settings::of(tx, queue)?, limit - woken)?;
+    }
+    Ok(woken)
 }

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::{AttemptOutcome, Backoff, Held, ItemId, ItemStatus, WorkItem, by_key, log, select_held, shift};
+use super::limits::{Settings, changed};
+use super::{AttemptOutcome, Held, ItemId, ItemStatus, WorkItem, by_key, log, queues_with, select_held, shift};
 use crate::error::{Error, Result};
 use crate::events::NewEvent;
 use crate::executions::Head;
@@ -43,14 +44,15 @@ pub(super) fn end_delivery(tx: &Tx<'_>, item: &Held, ending: Ending<'_>) -> Resu
     let tries_again = released || (ending.retryable && item.attempt < item.max_attempts);
     let gone = execution.as_ref().is_some_and(|head| head.status.is_terminal());
     let node_id = item.node_id.as_deref().unwrap_or_default();
+    let backoff = match &item.backoff {
+        Some(own) => own.clone(),
+        None => Settings::of(tx, item.queue)?.backoff.unwrap_or_default(),
+    };
     let (ended, delay_ms) = if item.cancel_requested || (gone && tries_again) {
         (Ended { status: ItemStatus::Cancelled, run_at: None }, 0)
     } else if tries_again {
-        let delay_ms = ending.delay_ms.unwrap_or_else(|| {
-            let by_default = Backoff::default();
-            let backoff = item.backoff.as_ref().unwrap_or(&by_default);
-            if released { 0 } else { backoff.delay_ms(item.attempt, item.key ^ item.fence) }
-        });
+        let delay_ms =
+            ending.delay_ms.unwrap_or_else(|| if released { 0 } else { backoff.delay_ms(item.attempt, item.key ^ item.fence) });
         let status = if delay_ms > 0 { ItemStatus::Scheduled } else { ItemStatus::Pending };
         (Ended { status, run_at: Some(tx.now.saturating_add(delay_ms)) }, delay_ms)
     } else {
@@ -93,16 +95,17 @@ pub(super) fn end_delivery(tx: &Tx<'_>, item: &Held, ending: Ending<'_>) -> Resu
         ),
     )?;
     shift(tx, item.queue, Some(ItemStatus::Claimed), ended.status, 1)?;
+    changed(tx, item.queue, item.concurrency_key.as_deref())?;
     Ok(ended)
 }
 
-/// Ends deliveries whose lease has run out, the earliest first. Answers what became of them.
-pub(crate) fn reclaim_expired(tx: &Tx<'_>, limit: i64) -> Result<Reclaimed> {
+/// Ends deliveries of a queue whose lease has run out, the earliest first. Answers what became of them.
+pub(crate) fn reclaim_expired(tx: &Tx<'_>, queue: i64, limit: i64) -> Result<Reclaimed> {
     let expired = tx.rows(
         select_held!(
-            "WHERE tenant = ?1 AND status = 'claimed' AND lease_expires_at <= ?2 ORDER BY lease_expires_at, key LIMIT ?3"
+            "WHERE queue = ?1 AND status = 'claimed' AND lease_expires_at <= ?2 ORDER BY lease_expires_at, key LIMIT ?3"
         ),
-        (tx.tenant, tx.now, limit),
+        (queue, tx.now, limit),
         Held::read,
     )?;
     let mut reclaimed = Reclaimed::default();
@@ -152,14 +155,17 @@ fn end_without_call(tx: &Tx<'_>, item: &Held, error: &Json) -> Result<Ended> {
 
 /// Ends the deliveries that a dead worker holds.
 pub(crate) fn end_leases_of_worker(tx: &Tx<'_>, namespace: &str, worker_id: &str, reason: &str) -> Result<Reclaimed> {
-    // The index of leases is as short as the list of what is being worked on now.
-    let held = tx.rows(
-        select_held!(
-            "WHERE tenant = ?1 AND status = 'claimed' AND worker_id = ?2 AND namespace = ?3 ORDER BY lease_expires_at, key"
-        ),
-        (tx.tenant, worker_id, namespace),
-        Held::read,
-    )?;
+    let mut held = Vec::new();
+    for queue in queues_with(tx, ItemStatus::Claimed)? {
+        // The index of leases is as short as the list of what is being worked on now.
+        held.extend(tx.rows(
+            select_held!(
+                "WHERE queue = ?1 AND status = 'claimed' AND worker_id = ?2 AND namespace = ?3 ORDER BY lease_expires_at, key"
+            ),
+            (queue, worker_id, namespace),
+            Held::read,
+        )?);
+    }
     let error =
         Json::from(json!({ "code": "worker_dead", "message": format!("worker {worker_id:?} was marked dead: {reason}") }));
     let mut reclaimed = Reclaimed::default();
@@ -169,23 +175,19 @@ pub(crate) fn end_leases_of_worker(tx: &Tx<'_>, namespace: &str, worker_id: &str
     Ok(reclaimed)
 }
 
-/// The queues in which something is scheduled.
-pub(crate) fn queues_with_scheduled(tx: &Tx<'_>) -> Result<Vec<i64>> {
-    tx.rows("SELECT key FROM queues WHERE key BETWEEN ?1 AND ?2 AND scheduled > 0", tx.keys(), |row| Ok(row.get(0)?))
-}
-
 /// Moves scheduled items of a queue that have become due to pending. Answers how many.
 pub(crate) fn ready_scheduled(tx: &Tx<'_>, queue: i64, limit: i64) -> Result<i64> {
     let due = tx.rows(
-        "SELECT key FROM items WHERE queue = ?1 AND status = 'scheduled' AND run_at <= ?2 ORDER BY run_at LIMIT ?3",
+        "SELECT key, concurrency_key FROM items WHERE queue = ?1 AND status = 'scheduled' AND run_at <= ?2 ORDER BY run_at LIMIT ?3",
         (queue, tx.now, limit),
-        |row| Ok(row.get::<_, i64>(0)?),
+        |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<String>>(1)?)),
     )?;
-    for key in &due {
-        tx.execute_one("UPDATE items SET status = 'pending' WHERE key = ?1 AND status = 'scheduled'", [key])?;
-    }
     let moved = due.len() as i64;
     shift(tx, queue, Some(ItemStatus::Scheduled), ItemStatus::Pending, moved)?;
+    for (key, concurrency_key) in due {
+        tx.execute_one("UPDATE items SET status = 'pending', blocked = 0 WHERE key = ?1 AND status = 'scheduled'", [key])?;
+        changed(tx, queue, concurrency_key.as_deref())?;
+    }
     Ok(moved)
 }
 
@@ -204,10 +206,11 @@ pub(crate) fn cancel_waiting(tx: &Tx<'_>, execution: i64) -> Result<Vec<String>>
 
 fn cancel_one(tx: &Tx<'_>, item: &Held) -> Result<()> {
     tx.execute_one(
-        "UPDATE items SET status = 'cancelled', finished_at = ?3 WHERE key = ?1 AND status = ?2",
+        "UPDATE items SET status = 'cancelled', blocked = 0, finished_at = ?3 WHERE key = ?1 AND status = ?2",
         (item.key, item.status, tx.now),
     )?;
-    shift(tx, item.queue, Some(item.status), ItemStatus::Cancelled, 1)
+    shift(tx, item.queue, Some(item.status), ItemStatus::Cancelled, 1)?;
+    changed(tx, item.queue, item.concurrency_key.as_deref())
 }
 
 pub(crate) fn cancel(tx: &Tx<'_>, arguments: ItemId) -> Result<WorkItem> {

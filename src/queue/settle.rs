@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::claim::DEFAULT_LEASE_MS;
 use super::enqueue::{EnqueueItem, insert};
+use super::limits::changed;
 use super::reclaim::{Ended, Ending, end_delivery};
 use super::{AttemptOutcome, Held, ItemStatus, LONGEST_DELAY_MS, LONGEST_LEASE_MS, check_ms, shift};
 use crate::error::{Error, ErrorCode, Result};
@@ -268,6 +269,7 @@ pub(crate) fn complete(tx: &Tx<'_>, arguments: CompleteItem) -> Result<Completed
         (item.key, item.fence, tx.now, &arguments.output, Settlement::of("complete", &digest, &completed)?),
     )?;
     shift(tx, item.queue, Some(ItemStatus::Claimed), ItemStatus::Completed, 1)?;
+    changed(tx, item.queue, item.concurrency_key.as_deref())?;
     Ok(completed)
 }
 

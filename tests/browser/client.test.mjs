@@ -102,6 +102,19 @@ test("fifty rounds of close and open, with writes, keep every one of them", asyn
   assert.deepEqual(log, range(0, 50));
 });
 
+test("every name that the rules allow is a store of its own", async () => {
+  const page = await newPage();
+  const names = ["../up", "a/b", "A", "a", ".", "con", "é 🎉, \"quoted\"", "x".repeat(256), "é".repeat(128), "🎉".repeat(64)];
+  const found = await page.evaluate(async (names) => {
+    const stores = await Promise.all(names.map((name) => open({ name })));
+    await Promise.all(stores.map((store, n) => store.executions.create({ id: `run-${n}`, workflowId: "w" })));
+    await Promise.all(stores.map((store) => store.close()));
+    const again = await Promise.all(names.map((name) => open({ name })));
+    return Promise.all(again.map(async (store) => (await store.executions.list()).items.map(({ id }) => id)));
+  }, names);
+  assert.deepEqual(found, names.map((_, n) => [`run-${n}`]));
+});
+
 test("open, close, open in one breath, as React's StrictMode does", async () => {
   const page = await newPage();
   const status = await page.evaluate(async (name) => {
@@ -322,11 +335,9 @@ test("a store opened in a worker of the page's own", async () => {
 
 test("a worker that cannot start is a clear error in bounded time", async () => {
   const page = await newPage();
-  const failures = await page.evaluate(
-    (name) => Promise.all(["/nowhere.js", "/blank.html", "https://example.org/worker.js"].map((workerUrl, index) => rejection(open({ name: `${name}-${index}`, workerUrl })))),
-    newName(),
-  );
-  for (const [index, path] of ["/nowhere.js", "/blank.html", "https://example.org/worker.js"].entries()) {
+  const scripts = ["/nowhere.js", "/blank.html", "https://example.org/worker.js"];
+  const failures = await page.evaluate((scripts) => Promise.all(scripts.map((workerUrl) => rejection(open({ name: workerUrl, workerUrl })))), scripts);
+  for (const [index, path] of scripts.entries()) {
     assert.deepEqual([failures[index].code, failures[index].ours], ["storage_unavailable", true]);
     assert.ok(failures[index].message.includes(path), failures[index].message);
     assert.match(failures[index].message, /Likely causes: .*404.*Content-Security-Policy/);
@@ -335,21 +346,37 @@ test("a worker that cannot start is a clear error in bounded time", async () => 
   browser.takeErrors();
 });
 
+test("a policy that forbids the worker is a clear error at once", async () => {
+  await browser.context.route("**/blank.html", async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, headers: { ...response.headers(), "content-security-policy": "script-src 'self'; worker-src 'none'" } });
+  });
+  const page = await newPage();
+  const error = await page.evaluate((name) => rejection(open({ name })), newName());
+  assert.equal(error.code, "storage_unavailable");
+  assert.match(error.message, /worker\.js.*Likely causes: .*Content-Security-Policy forbids it \(worker-src\)/);
+  browser.takeErrors();
+});
+
 test("a worker that starts and says nothing is an error at the boot deadline", async () => {
   const page = await newPage();
   const error = await page.evaluate((name) => rejection(open({ name, workerUrl: "/keeper.js", bootTimeoutMs: 300 })), newName());
   assert.equal(error.code, "storage_unavailable");
-  assert.match(error.message, /after 300 ms, its worker .*\/keeper\.js does not start/);
+  assert.match(error.message, /within 300 ms: its worker has not started, script .*\/keeper\.js\. Likely causes/);
   browser.takeErrors();
 });
 
 test("a missing or wrong .wasm is a clear error; a wrong MIME type is none", async () => {
   const page = await newPage();
   const name = newName();
-  const failures = await page.evaluate((name) => Promise.all(["/nowhere.wasm", "/blank.html", "/keeper.js"].map((wasmUrl, index) => rejection(open({ name: `${name}-${index}`, wasmUrl })))), name);
-  for (const [index, expected] of [/nowhere\.wasm cannot be loaded: it answers with status 404\. .*wasmUrl/, /blank\.html cannot be loaded: it answers with an HTML page\./, /keeper\.js cannot be loaded: .*magic/].entries()) {
-    assert.equal(failures[index].code, "storage_unavailable");
-    assert.match(failures[index].message, expected);
+  for (const [wasmUrl, expected] of [
+    ["/nowhere.wasm", /nowhere\.wasm cannot be loaded: it answers with status 404\. .*wasmUrl/],
+    ["/blank.html", /blank\.html cannot be loaded: it answers with an HTML page\./],
+    ["/keeper.js", /keeper\.js cannot be loaded: .*magic/],
+  ]) {
+    const error = await page.evaluate(([name, wasmUrl]) => rejection(open({ name, wasmUrl })), [name, wasmUrl]);
+    assert.equal(error.code, "storage_unavailable");
+    assert.match(error.message, expected);
   }
   browser.takeErrors();
 
@@ -375,7 +402,11 @@ test("a policy without wasm-unsafe-eval is a clear error, and names what is miss
 for (const [what, code, reason] of [
   ["has no OPFS", "delete StorageManager.prototype.getDirectory", /no origin private file system/],
   ["has no synchronous access", "delete FileSystemFileHandle.prototype.createSyncAccessHandle", /no origin private file system with synchronous access/],
-  ["refuses it, as in a private window", 'StorageManager.prototype.getDirectory = async () => { throw new DOMException("denied", "SecurityError") }', /refuses it.*denied/],
+  [
+    "refuses it, as in a private window",
+    'StorageManager.prototype.getDirectory = async () => { throw new DOMException("denied", "SecurityError") }',
+    /refuses it.*denied/,
+  ],
 ]) {
   test(`a browser that ${what}: auto is memory and says so, opfs is an error`, async () => {
     const page = await newPage();

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use runkeep::{ManualClock, Options, Result, Store};
 use serde_json::Value;
@@ -48,7 +49,9 @@ pub struct Folder(PathBuf);
 
 impl Folder {
     pub fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("runkeep-{}", uuid::Uuid::now_v7()));
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("runkeep-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }

@@ -18,6 +18,8 @@ test("subject, arguments and options become one object", async () => {
   await store.executions.setStatus("e1", { status: "paused" }, { expectedStatus: "running", signal: new AbortController().signal });
   await store.events.appendMany("e1", [{ type: "x-a", data: 1 }], { expectedSequence: 3 });
   await store.queue.complete({ id: "i1", fence: 7, queue: "q", payload: {} }, { output: 1 }, undefined);
+  await store.deadLetters.redrive("i1", { payload: 1 });
+  await store.deadLetters.redrive({ queue: "q" }, undefined, { timeoutMs: 5_000 });
   await store.sweep();
   await store.sweep({ limit: 5 });
   assert.deepEqual(callsOf(transport), [
@@ -27,6 +29,8 @@ test("subject, arguments and options become one object", async () => {
     ["executions.setStatus", { id: "e1", status: "paused", expectedStatus: "running" }],
     ["events.appendMany", { executionId: "e1", events: [{ type: "x-a", data: 1 }], expectedSequence: 3 }],
     ["queue.complete", { id: "i1", fence: 7, output: 1 }],
+    ["deadLetters.redrive", { id: "i1", payload: 1 }],
+    ["deadLetters.redrive", { queue: "q" }],
     ["sweep", {}],
     ["sweep", { limit: 5 }],
   ]);
@@ -44,6 +48,7 @@ test("a wrong shape is a rejection that says what was expected, and sends nothin
     [() => store.executions.get(), "executions.get: the first argument is id, a string; got undefined."],
     [() => store.executions.get(7), "executions.get: the first argument is id, a string; got 7."],
     [() => store.executions.get({ id: "e1" }), "executions.get: the first argument is id, a string; got an object."],
+    [() => store.deadLetters.redrive(7), "deadLetters.redrive: the first argument is id, a string, or an object; got 7."],
     [() => store.executions.create("w"), 'executions.create: argument 1 is an object; got "w".'],
     [() => store.executions.create(null), "executions.create: argument 1 is an object; got null."],
     [() => store.executions.create([]), "executions.create: argument 1 is an object; got an array."],

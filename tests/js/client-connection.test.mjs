@@ -187,7 +187,8 @@ test("when the worker ends, reads are sent again to the next one and writes are 
   const write = call(connection, "write");
   await settled();
   first.end("it was terminated");
-  await assert.rejects(write, (error) => failsWith("timeout", "write: outcome unknown: the store's worker ended while the call ran (it was terminated).")(error) && error.retryable);
+  const unknown = "write: outcome unknown: the store's worker ended while the call ran (it was terminated).";
+  await assert.rejects(write, (error) => failsWith("timeout", unknown)(error) && error.retryable);
   assert.equal(await read, "read again");
   assert.equal(await call(connection, "write"), "write again");
 });
@@ -257,8 +258,9 @@ test("close sends what was called before it, and rejects what stays unanswered",
 });
 
 test("close while the host starts ends the start", async () => {
-  let signal;
-  const connection = new Connection((given) => new Promise((_, reject) => (signal = given).addEventListener("abort", () => reject(new RunkeepError("storage_unavailable", "stopped")))));
+  const connection = new Connection(
+    (signal) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(new RunkeepError("storage_unavailable", "stopped")))),
+  );
   const opening = connection.open();
   const pending = call(connection, "a");
   const closing = connection.close(closed);
@@ -316,7 +318,8 @@ test("opening while the last handle closes waits, and works", async () => {
 test("the same name with other options is a conflict", async () => {
   const transport = fakeTransport();
   const store = await openTestStore({ transport, name: "once" });
-  await assert.rejects(openTestStore({ transport, name: "once", storage: "opfs" }), failsWith("conflict", /"once" is open in this page with another storage \("memory", not "opfs"\)/));
+  const other = openTestStore({ transport, name: "once", storage: "opfs" });
+  await assert.rejects(other, failsWith("conflict", /"once" is open in this page with another storage \("memory", not "opfs"\)/));
   await assert.rejects(openTestStore({ transport: fakeTransport(), name: "once" }), failsWith("conflict", /another transport/));
   await store.close();
 });

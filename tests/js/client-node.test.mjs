@@ -50,7 +50,7 @@ test("info() says that it is memory, and why", async () => {
 });
 
 test("opfs is refused with what to do", async () => {
-  await assert.rejects(openStore({ name: "opfs", storage: "opfs" }), failsWith("storage_unavailable", /here use storage "memory"/));
+  await assert.rejects(openStore({ name: "opfs", storage: "opfs" }), failsWith("storage_unavailable", /use storage "memory"/));
 });
 
 test("the store refuses what it does not know, by name, and an error of its own has the class of the package", async () => {

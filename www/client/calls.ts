@@ -40,13 +40,14 @@ export function buildOperations(send: Send): StoreOperations {
 }
 
 /** First the subject, then an array or an object of arguments, last the options of the call. */
-function readArguments(operation: string, { subject, array }: OperationShape, given: unknown[]): { args: Arguments; options: CallOptions } {
+function readArguments(operation: string, { subject, orObject, array }: OperationShape, given: unknown[]): { args: Arguments; options: CallOptions } {
   const rest = [...given];
   let args: Arguments = {};
   if (subject.length === 1) {
-    const id = rest.shift();
-    if (typeof id !== "string") throw misused(operation, `the first argument is ${subject[0]}, a string`, id);
-    args[subject[0]!] = id;
+    const first = rest.shift();
+    if (typeof first === "string") args[subject[0]!] = first;
+    else if (orObject && isObject(first)) args = { ...first };
+    else throw misused(operation, `the first argument is ${subject[0]}, a string${orObject ? ", or an object" : ""}`, first);
   } else if (subject.length > 1) {
     const holder = rest.shift();
     const expected = `the first argument is an object with ${subject.join(" and ")}`;
@@ -58,7 +59,8 @@ function readArguments(operation: string, { subject, array }: OperationShape, gi
   }
   if (array !== undefined) {
     const elements = rest.shift();
-    if (!Array.isArray(elements)) throw misused(operation, `${subject.length > 0 ? "the second argument" : "the first argument"} is an array (${array})`, elements);
+    const position = subject.length > 0 ? "second" : "first";
+    if (!Array.isArray(elements)) throw misused(operation, `the ${position} argument is an array (${array})`, elements);
     args[array] = elements;
   }
 
@@ -76,9 +78,14 @@ function readArguments(operation: string, { subject, array }: OperationShape, gi
     if (twice !== undefined) throw invalid(`${operation}: ${twice} is given twice.`);
     args = { ...args, ...members };
   }
-  if (signal !== undefined && !(isObject(signal) && "aborted" in signal && "addEventListener" in signal)) throw misused(operation, "signal is an AbortSignal", signal);
+  if (signal !== undefined && !isAbortSignal(signal)) throw misused(operation, "signal is an AbortSignal", signal);
   if (timeoutMs !== undefined && !isDuration(timeoutMs)) throw misused(operation, "timeoutMs is a number of milliseconds, at least 0", timeoutMs);
   return { args, options: { signal, timeoutMs } };
+}
+
+// Not instanceof: it may come from another window.
+function isAbortSignal(value: unknown): boolean {
+  return isObject(value) && "aborted" in value && "addEventListener" in value;
 }
 
 export function isDuration(value: unknown): value is number {

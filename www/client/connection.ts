@@ -7,6 +7,12 @@ export type Connect = (signal: AbortSignal) => Promise<Transport>;
 const reconnectAttempts = 3;
 const longestTimerMs = 2 ** 31 - 1;
 
+interface CallSettings {
+  writes: boolean;
+  timeoutMs: number;
+  signal?: AbortSignal | undefined;
+}
+
 interface Call {
   readonly operation: string;
   readonly args: string;
@@ -66,14 +72,15 @@ export class Connection {
     if (!this.#over) this.#flush();
   }
 
-  async call(operation: string, args: string, { writes, timeoutMs, signal }: { writes: boolean; timeoutMs: number; signal?: AbortSignal | undefined }): Promise<unknown> {
+  async call(operation: string, args: string, { writes, timeoutMs, signal }: CallSettings): Promise<unknown> {
     signal?.throwIfAborted();
     if (this.#over) throw this.#over;
     if (this.#calls.size >= waitingLimit.calls || this.#chars + args.length > waitingLimit.chars) {
       throw new RunkeepError("busy", `${this.#calls.size} calls are waiting for this store; await some before sending more.`);
     }
     const answer = await new Promise<string>((resolve, reject) => {
-      const call: Call = { operation, args, writes, nowMs: this.#now?.(), timeoutMs, deadline: sharedNow() + timeoutMs, resolve, reject, sent: false };
+      const deadline = sharedNow() + timeoutMs;
+      const call: Call = { operation, args, writes, nowMs: this.#now?.(), timeoutMs, deadline, resolve, reject, sent: false };
       if (signal) {
         const onAbort = () => this.#settle(call) && reject(signal.reason);
         signal.addEventListener("abort", onAbort);
@@ -81,7 +88,7 @@ export class Connection {
       }
       this.#calls.add(call);
       this.#chars += args.length;
-      this.#watch(call.deadline);
+      this.#watch(deadline);
       // All calls of one turn of the page's code go together.
       if (this.#unsent.push(call) === 1) queueMicrotask(() => this.#flush());
     });
@@ -159,7 +166,8 @@ export class Connection {
   }
 
   #lose(transport: Transport): void {
-    this.#over ??= new RunkeepError("storage_lost", `The store was in memory only, and its host ended: ${transport.ended}. Close it and open it anew.`);
+    const message = `The store was in memory only, and its host ended: ${transport.ended}. Close it and open it anew.`;
+    this.#over ??= new RunkeepError("storage_lost", message);
     this.#rejectAll();
   }
 

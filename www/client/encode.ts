@@ -48,7 +48,10 @@ export function encode(args: object): string {
     }
     if (ancestors.includes(value)) refuse(key, "contains itself");
     path.push(key);
-    if (path.length > maxDepth) throw new RunkeepError("too_large", `${pathOf(path)} is nested deeper than 128 levels.`, { details: { path: pathOf(path) } });
+    if (path.length > maxDepth) {
+      const where = pathOf(path);
+      throw new RunkeepError("too_large", `${where} is nested deeper than 128 levels.`, { details: { path: where } });
+    }
     ancestors.push(value);
     if (Array.isArray(value)) {
       for (let index = 0; index < value.length; index++) check(value[index], index);

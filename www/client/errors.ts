@@ -15,11 +15,11 @@ export class RunkeepError extends Error {
   /** Whether the same call may succeed later, unchanged. */
   readonly retryable: boolean;
 
-  constructor(code: ErrorCode, message: string, { details = {}, retryable = retryableCodes.includes(code) }: { details?: Record<string, unknown>; retryable?: boolean } = {}) {
+  constructor(code: ErrorCode, message: string, more: { details?: Record<string, unknown>; retryable?: boolean } = {}) {
     super(message);
     this.code = code;
-    this.details = details;
-    this.retryable = retryable;
+    this.details = more.details ?? {};
+    this.retryable = more.retryable ?? retryableCodes.includes(code);
   }
 
   override get name(): string {

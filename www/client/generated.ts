@@ -16,6 +16,7 @@ export type Lease = { readonly id: string; readonly fence: number };
 /** How a method's arguments become those of its operation. */
 export interface OperationShape {
   readonly subject: readonly string[];
+  readonly orObject?: true;
   readonly array?: string;
   readonly list?: true;
   readonly writes: boolean;
@@ -42,11 +43,23 @@ export const operations = {
   "queue.get": { subject: ["id"], writes: false },
   "queue.list": { subject: [], list: true, writes: false },
   "queue.attempts": { subject: ["id"], writes: false },
-  "queue.stats": { subject: [], writes: false },
+  "queues.list": { subject: [], list: true, writes: false },
+  "queues.configure": { subject: ["name"], writes: true },
+  "queues.pause": { subject: ["name"], writes: true },
+  "queues.resume": { subject: ["name"], writes: true },
+  "queues.hold": { subject: ["name"], writes: true },
+  "queues.stats": { subject: [], writes: false },
+  "deadLetters.list": { subject: [], list: true, writes: false },
+  "deadLetters.redrive": { subject: ["id"], orObject: true, writes: true },
+  "deadLetters.delete": { subject: ["id"], writes: true },
+  "leases.listExpired": { subject: [], list: true, writes: false },
   "workers.register": { subject: [], writes: true },
   "workers.heartbeat": { subject: [], writes: true },
   "workers.markDead": { subject: [], writes: true },
+  "workers.history": { subject: [], list: true, writes: false },
   "workers.list": { subject: [], list: true, writes: false },
+  "retention.get": { subject: [], writes: false },
+  "retention.set": { subject: [], writes: true },
   "sweep": { subject: [], writes: true },
 } as const satisfies Record<string, OperationShape>;
 
@@ -126,7 +139,12 @@ limit?: number,
 /**
  * Milliseconds that the worker has before it must renew or settle; 30,000 unless given.
  */
-leaseMs?: number, };
+leaseMs?: number, 
+/**
+ * Milliseconds to wait for an item where there is none, at most 10 minutes; 0 unless given. Natively, see
+ * [`Queue::claim_waiting`](crate::Queue::claim_waiting).
+ */
+waitMs?: number, };
 
 /** Settles an item, with what follows from it, in one transaction. */
 export type CompleteItem = { id: Name, fence: number, output?: JsonInput, 
@@ -161,6 +179,9 @@ enqueued: Array<EnqueuedItem>,
  */
 dropped: boolean, };
 
+/** Settings to change. What is left out stays, null clears. */
+export type ConfigureQueue = { name: Name, concurrency?: number | null, keyConcurrency?: number | null, rateLimit?: QueueRate | null, keyRateLimit?: QueueRate | null, maxAttempts?: number | null, backoff?: Backoff | null, };
+
 /** A new execution. It starts `pending`. */
 export type CreateExecution = { 
 /**
@@ -181,6 +202,8 @@ created: boolean, } & T;
 
 /** A row that cannot be read. */
 export type Damaged = { table: string, id: string, reason: string, };
+
+export type DeadLetterId = { id: Name, };
 
 /** A new work item. */
 export type EnqueueItem = { 
@@ -209,7 +232,7 @@ priority?: number,
  */
 requires?: Array<Name>, 
 /**
- * At least 1; 3 unless given.
+ * At least 1; the queue's unless given, or 3.
  */
 maxAttempts?: number, 
 /**
@@ -219,7 +242,11 @@ runAt?: number,
 /**
  * Milliseconds from now; instead of `runAt`.
  */
-delayMs?: number, backoff?: Backoff, 
+delayMs?: number, 
+/**
+ * The queue's unless given.
+ */
+backoff?: Backoff, 
 /**
  * An item of the queue under the same key that is not finished is answered instead of making another.
  */
@@ -227,7 +254,11 @@ idempotencyKey?: Name,
 /**
  * With `ever`, finished items count too.
  */
-uniqueFor?: UniqueFor, concurrencyKey?: Name, };
+uniqueFor?: UniqueFor, 
+/**
+ * Items that share it share the limits that the queue sets for one key.
+ */
+concurrencyKey?: Name, };
 
 export type EnqueueItems = { items: Array<EnqueueItem>, };
 
@@ -290,6 +321,13 @@ export type ExecutionId = { id: Name, };
 /** Where an execution stands. The last four are terminal: nothing leaves them. */
 export type ExecutionStatus = "pending" | "running" | "paused" | "completed" | "failed" | "cancelled" | "limit_exceeded";
 
+/** A claimed item whose lease has run out. Nothing has been done about it yet. */
+export type ExpiredLease = { id: string, executionId?: string, queue: string, fence: number, workerId: string, namespace: string, attempt: number, 
+/**
+ * Unix milliseconds.
+ */
+leaseExpiresAt: number, };
+
 /** Ends the delivery as failed. */
 export type FailItem = { id: Name, fence: number, 
 /**
@@ -321,6 +359,8 @@ runAt?: number,
  */
 late: boolean, };
 
+export type GetRetention = Record<symbol, never>;
+
 export type Heartbeat = { outcome: HeartbeatOutcome, 
 /**
  * Unix milliseconds: dead from then on without another heartbeat.
@@ -328,6 +368,24 @@ export type Heartbeat = { outcome: HeartbeatOutcome,
 nextExpiryAt?: number, };
 
 export type HeartbeatOutcome = "refreshed" | "not_registered";
+
+/** One change of a worker's registration. */
+export type HistoryEntry = { workerId: string, namespace: string, pool: string, change: WorkerChange, reason?: string, 
+/**
+ * Unix milliseconds.
+ */
+at: number, };
+
+/** Holds a queue, or one concurrency key of it, back until a time. */
+export type HoldQueue = { name: Name, 
+/**
+ * The whole queue unless given.
+ */
+key?: Name, 
+/**
+ * Unix milliseconds, in the future; null lets go.
+ */
+until: number | null, };
 
 export type ItemCounts = { scheduled: number, pending: number, claimed: number, completed: number, dead_lettered: number, cancelled: number, };
 
@@ -337,6 +395,13 @@ export type ItemId = { id: Name, };
 export type ItemStatus = "scheduled" | "pending" | "claimed" | "completed" | "dead_lettered" | "cancelled";
 
 export type LatestSequence = { executionId: Name, };
+
+/** Which dead letters to list; without members, all of them. */
+export type ListDeadLetters = { queue?: Name, 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
 
 /** Which events of an execution to list. */
 export type ListEvents = { executionId: Name, 
@@ -368,8 +433,37 @@ createdBefore?: number,
  */
 limit?: number, order?: Order, cursor?: string, };
 
+/** Which expired leases to list. */
+export type ListExpiredLeases = { 
+/**
+ * Unix milliseconds: leases that end up to then; now unless given.
+ */
+asOf?: number, 
+/**
+ * All namespaces unless given.
+ */
+namespace?: Name, 
+/**
+ * 1 to 10,000; 1000 unless given.
+ */
+limit?: number, cursor?: string, };
+
+/** Which changes to list; without members, all of them. */
+export type ListHistory = { namespace?: Name, workerId?: Name, 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
+
 /** Which items to list; without members, all of them. */
 export type ListItems = { queue?: Name, status?: ItemStatus, executionId?: Name, 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
+
+/** Which queues to list. */
+export type ListQueues = { 
 /**
  * 1 to 1000; 100 unless given.
  */
@@ -452,12 +546,83 @@ export type PendingApproval = { approvalId: string, nodeId: string, toolName?: s
  */
 sequence: number, };
 
+/** A queue and its settings. */
+export type QueueInfo = { name: string, paused: boolean, 
+/**
+ * Unix milliseconds: nothing of the queue is claimed before.
+ */
+heldUntil?: number, 
+/**
+ * How many of its items may be claimed at the same time.
+ */
+concurrency?: number, 
+/**
+ * How many items of one concurrency key may be claimed at the same time.
+ */
+keyConcurrency?: number, 
+/**
+ * How fast items are handed out.
+ */
+rateLimit?: QueueRate, 
+/**
+ * How fast items of one concurrency key are handed out.
+ */
+keyRateLimit?: QueueRate, 
+/**
+ * For items that are enqueued without one of their own.
+ */
+maxAttempts?: number, 
+/**
+ * For items without one of their own.
+ */
+backoff?: Backoff, };
+
+export type QueueName = { name: Name, };
+
+/** A token bucket: `limit` items at once, refilled evenly over `perMs`. */
+export type QueueRate = { 
+/**
+ * At least 1.
+ */
+limit: number, 
+/**
+ * Milliseconds, at least 1.
+ */
+perMs: number, };
+
 /** How many items stand where. */
 export type QueueStats = { counts: ItemCounts, 
 /**
  * Unix milliseconds: since when the item that waits longest could be claimed.
  */
 oldestPendingAt?: number, };
+
+/** Gives dead letters another life. */
+export type Redrive = { 
+/**
+ * One of them.
+ */
+id?: Name, 
+/**
+ * All of a queue; give either this or `id`.
+ */
+queue?: Name, 
+/**
+ * Takes the place of the payload.
+ */
+payload?: JsonInput, };
+
+export type Redriven = { 
+/**
+ * How many items are pending again.
+ */
+redriven: number, 
+/**
+ * Items of the queue that stay where they are, and why.
+ */
+refused: Array<Refused>, };
+
+export type Refused = { id: string, code: ErrorCode, message: string, };
 
 export type RegisterOutcome = "registered" | "refreshed";
 
@@ -530,8 +695,30 @@ cancelRequested: boolean,
  */
 late: boolean, };
 
+/** Milliseconds for which finished things are kept; what has no time is kept for ever. */
+export type RetentionTimes = { 
+/**
+ * Executions that have ended, with their log.
+ */
+executionsMs?: number, 
+/**
+ * Work items that completed or were cancelled.
+ */
+itemsMs?: number, 
+/**
+ * Records of deliveries that did not complete.
+ */
+attemptsMs?: number, deadLettersMs?: number, 
+/**
+ * Changes in the registry of workers.
+ */
+historyMs?: number, };
+
 /** What kind of session the execution is. The store keeps it and does nothing by it. */
 export type SessionType = "stateless" | "resumable" | "persistent_governed" | "ephemeral" | "approval_gated";
+
+/** Times to change. What is left out stays; null keeps for ever again. */
+export type SetRetention = { executionsMs?: number | null, itemsMs?: number | null, attemptsMs?: number | null, deadLettersMs?: number | null, historyMs?: number | null, };
 
 /** A change of status by command. */
 export type SetStatus = { id: Name, status: ExecutionStatus, 
@@ -550,7 +737,15 @@ export type StatsOf = { queue?: Name, executionId?: Name, };
 export type SweepError = { part: string, code: string, message: string, };
 
 /** What a sweep did. */
-export type SweepReport = { leasesRetried: number, leasesDeadLettered: number, leasesCancelled: number, workersExpired: number, itemsReadied: number, durationMs: number, 
+export type SweepReport = { leasesRetried: number, leasesDeadLettered: number, leasesCancelled: number, workersExpired: number, itemsReadied: number, 
+/**
+ * Finished things that retention let go.
+ */
+pruned: number, 
+/**
+ * How long the device slept before this sweep, in milliseconds; 0 where it did not.
+ */
+suspendedMs: number, durationMs: number, 
 /**
  * Whether the limit ended it: sweep again at once.
  */
@@ -566,7 +761,8 @@ export type SweepRequest = {
  */
 limit?: number, 
 /**
- * How often the caller sweeps, in milliseconds. A call without it is not part of a series.
+ * How often the caller sweeps, in milliseconds. Calls with it are a series: a gap in it of over two minutes and three intervals
+ * means that the device slept. Leases and workers whose time ran out meanwhile get as much again, once.
  */
 intervalMs?: number, };
 
@@ -643,6 +839,9 @@ lastHeartbeatAt: number,
  */
 expiresAt: number, load?: number, metadata?: JsonValue, };
 
+/** What happened to a worker's registration. */
+export type WorkerChange = "registered" | "refreshed" | "marked_dead" | "ttl_swept";
+
 export type WorkerHeartbeat = { workerId: Name, 
 /**
  * `default` unless given.
@@ -700,8 +899,35 @@ export interface Queue {
   list(input?: ListItems, options?: CallOptions): List<WorkItem>;
   /** The deliveries of an item that did not complete, oldest first. */
   attempts(id: string, options?: CallOptions): Promise<Array<Attempt>>;
-  /** Counts items by status. */
+}
+
+export interface Queues {
+  /** Lists queues and their settings in the order in which they were made. */
+  list(input?: ListQueues, options?: CallOptions): List<QueueInfo>;
+  /** Changes settings of a queue; it need not have items yet. What is left out stays, null clears. */
+  configure(name: string, input: Omit<ConfigureQueue, "name">, options?: CallOptions): Promise<QueueInfo>;
+  /** Nothing of the queue is claimed until `resume`. What is claimed goes on. */
+  pause(name: string, options?: CallOptions): Promise<QueueInfo>;
+  /** Ends a pause. */
+  resume(name: string, options?: CallOptions): Promise<QueueInfo>;
+  /** Nothing of the queue, or of one concurrency key of it, is claimed until a time: what a provider's "retry after" asks for. */
+  hold(name: string, input: Omit<HoldQueue, "name">, options?: CallOptions): Promise<QueueInfo>;
+  /** Counts items by status, and tells how long the oldest pending one waits. Costs the same however many are finished. */
   stats(input?: StatsOf, options?: CallOptions): Promise<QueueStats>;
+}
+
+export interface DeadLetters {
+  /** Lists dead letters in the order in which they were enqueued. */
+  list(input?: ListDeadLetters, options?: CallOptions): List<WorkItem>;
+  /** Makes a dead letter, or all of a queue (`{queue}`), pending again, with attempt 0. */
+  redrive(id: string | Redrive, input?: Omit<Redrive, "id">, options?: CallOptions): Promise<Redriven>;
+  /** Deletes a dead letter. */
+  delete(id: string, options?: CallOptions): Promise<null>;
+}
+
+export interface Leases {
+  /** Lists claimed items whose lease has run out, by `leaseExpiresAt`. It changes nothing: the sweep does. */
+  listExpired(input?: ListExpiredLeases, options?: CallOptions): List<ExpiredLease>;
 }
 
 export interface Workers {
@@ -711,8 +937,17 @@ export interface Workers {
   heartbeat(input: WorkerHeartbeat, options?: CallOptions): Promise<Heartbeat>;
   /** Removes a worker. Its leases end as if they had run out. */
   markDead(input: MarkWorkerDead, options?: CallOptions): Promise<MarkedDead>;
+  /** Lists changes of registrations, oldest first. Heartbeats are not among them. */
+  history(input?: ListHistory, options?: CallOptions): List<HistoryEntry>;
   /** Lists live workers in the order in which they registered. */
   list(input?: ListWorkers, options?: CallOptions): List<Worker>;
+}
+
+export interface Retention {
+  /** The times that are set. */
+  get(options?: CallOptions): Promise<RetentionTimes>;
+  /** Sets for how long finished things are kept; the sweep prunes what is older. Everything is kept for ever unless asked. */
+  set(input: SetRetention, options?: CallOptions): Promise<RetentionTimes>;
 }
 
 /** Every operation of a store. */
@@ -720,7 +955,11 @@ export interface StoreOperations {
   readonly executions: Executions;
   readonly events: Events;
   readonly queue: Queue;
+  readonly queues: Queues;
+  readonly deadLetters: DeadLetters;
+  readonly leases: Leases;
   readonly workers: Workers;
+  readonly retention: Retention;
   /** Does what time brings: ends expired leases, removes lapsed workers, makes due items claimable. Call it regularly. */
   sweep(input?: SweepRequest, options?: CallOptions): Promise<SweepReport>;
 }

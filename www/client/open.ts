@@ -210,7 +210,9 @@ function start(settings: Settings): Shared {
 function checkSame(first: Settings, second: Settings): void {
   for (const key of ["storage", "sweepMs", "workerUrl", "wasmUrl", "clock", "transport"] as const) {
     if (first[key] === second[key]) continue;
-    throw new RunkeepError("conflict", `The store ${JSON.stringify(first.name)} is open in this page with another ${key} (${describe(first[key])}, not ${describe(second[key])}); close it first, or open it the same way.`);
+    const difference = `with another ${key} (${describe(first[key])}, not ${describe(second[key])})`;
+    const name = JSON.stringify(first.name);
+    throw new RunkeepError("conflict", `The store ${name} is open in this page ${difference}; close it first, or open it the same way.`);
   }
 }
 
@@ -220,10 +222,16 @@ function connector({ name, storage, bootTimeoutMs, workerUrl, wasmUrl, clock, tr
   let resolved = storage;
   const boot = (): BootOptions => ({ name, storage: resolved, wasmUrl, nowMs: clock?.now() });
   return async (signal) => {
-    const started = hasBrowserWorkers() ? await startWorker({ boot: boot(), bootTimeoutMs, workerUrl }, signal) : await (await import("../host/inline.js")).startInline(boot());
+    const started = hasBrowserWorkers() ? await startWorker({ boot: boot(), bootTimeoutMs, workerUrl }, signal) : await startInline(boot());
     resolved = started.info?.storage ?? resolved;
     return started;
   };
+}
+
+/** Loaded when it is needed: in a page the engine's glue belongs to the worker. */
+async function startInline(boot: BootOptions): Promise<Transport> {
+  const host = await import("../host/inline.js");
+  return host.startInline(boot);
 }
 
 /** Other runtimes have a `Worker` too, of other kinds. */

@@ -1,4 +1,4 @@
-// What time brings is done by sweeps, and the page drives them: a worker's timers stop when its page is frozen anyway.
+// What time brings is done by sweeps, and the page drives them.
 import type { SweepReport } from "./generated.js";
 
 const mostInARow = 20;
@@ -42,7 +42,9 @@ export class Sweeper {
         if (!more) break;
       }
     } catch (error) {
-      if (++this.#failures === failuresToWarn && !this.#stopped.signal.aborted) console.warn(`runkeep: ${failuresToWarn} sweeps in a row have failed; they are tried again.`, error);
+      if (++this.#failures === failuresToWarn && !this.#stopped.signal.aborted) {
+        console.warn(`runkeep: ${failuresToWarn} sweeps in a row have failed; they are tried again.`, error);
+      }
     }
     this.#running = false;
     if (this.#stopped.signal.aborted) return;

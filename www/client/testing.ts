@@ -47,6 +47,8 @@ export async function openTestStore(options: TestStoreOptions = {}): Promise<Sto
   const { name = `test-${Math.random().toString(36).slice(2)}` } = options;
   checkName(name);
   checkStorage(storage);
-  if (clock !== undefined && typeof clock?.now !== "function") throw invalid(`clock must be a clock with now(), as of manualClock(); got ${describe(clock)}.`);
+  if (clock !== undefined && typeof clock?.now !== "function") {
+    throw invalid(`clock must be a clock with now(), as of manualClock(); got ${describe(clock)}.`);
+  }
   return openWith({ name, storage, sweepMs: false, timeoutMs: 30_000, bootTimeoutMs: 30_000, transport, clock });
 }

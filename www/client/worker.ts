@@ -31,9 +31,12 @@ class WorkerTransport implements Transport {
   #onEnd = () => {};
 
   constructor({ workerUrl }: WorkerOptions) {
-    const script = workerUrl ?? `worker.js beside ${import.meta.url}`;
-    const causes = "the address does not answer with the script (404, or an HTML page after a deploy), it is of another origin, or a Content-Security-Policy forbids it (worker-src)";
-    this.#waitingFor = `its worker ${script} does not start; ${causes}`;
+    const script = `script ${workerUrl ?? `worker.js beside ${import.meta.url}`}`;
+    const causes =
+      "Likely causes: its address answers with 404 or an HTML page (after a deploy), it is of another origin, " +
+      "or a Content-Security-Policy forbids it (worker-src)";
+    this.#waitingFor = `its worker has not started, ${script}. ${causes}`;
+    const failed = (problem: unknown) => new RunkeepError("storage_unavailable", `The store's worker failed, ${script}: ${problem}. ${causes}.`);
     try {
       this.#worker =
         workerUrl === undefined
@@ -41,21 +44,23 @@ class WorkerTransport implements Transport {
             new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "runkeep" })
           : new Worker(workerUrl, { type: "module", name: "runkeep" });
     } catch (error) {
-      throw new RunkeepError("storage_unavailable", `The store's worker ${script} cannot be started: ${error}. Likely causes: ${causes}.`);
+      throw failed(String(error).replace(/\.$/, ""));
     }
     this.#worker.onmessage = ({ data }: MessageEvent<FromHost>) => this.#receive(data);
     this.#worker.onerror = (event) => {
-      event.preventDefault();
-      const reason = `the worker ${script} failed: ${event.message || "the browser gives no reason"}`;
-      this.#end(reason, new RunkeepError("storage_unavailable", `The store cannot be opened: ${reason}. Likely causes: ${causes}.`));
+      const problem = event.message || "the browser gives no reason";
+      this.#end(`it failed: ${problem}`, failed(problem));
     };
   }
 
   ready({ boot, bootTimeoutMs }: WorkerOptions, signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
-      const fail = (reason: string) => this.#end(reason, new RunkeepError("storage_unavailable", `The store ${JSON.stringify(boot.name)} could not be opened: ${reason}.`));
-      const onAbort = () => fail("it was closed meanwhile");
-      const timer = setTimeout(() => fail(`after ${bootTimeoutMs} ms, ${this.#waitingFor}`), bootTimeoutMs);
+      const fail = (reason: string) => {
+        const message = `The store ${JSON.stringify(boot.name)} could not be opened ${reason}.`;
+        this.#end(reason, new RunkeepError("storage_unavailable", message));
+      };
+      const onAbort = () => fail("before it was closed");
+      const timer = setTimeout(() => fail(`within ${bootTimeoutMs} ms: ${this.#waitingFor}`), bootTimeoutMs);
       this.#onReady = (error) => {
         clearTimeout(timer);
         signal.removeEventListener("abort", onAbort);

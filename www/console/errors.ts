@@ -1,4 +1,4 @@
-/** Codes that say the call itself is wrong. Calling again would answer the same; anything else may be gone in a moment. */
+/** Codes that say the call itself is wrong. Calling again would answer the same; other faults of a store may be gone in a moment. */
 const final = new Set([
   "invalid_argument",
   "not_found",
@@ -19,8 +19,10 @@ export function codeOf(error: unknown): string | undefined {
     : undefined;
 }
 
+/** Whether calling again would answer the same. So it is for what is no store's error: a file that cannot be read, a fault of this page. */
 export function isFinal(error: unknown): boolean {
-  return final.has(codeOf(error) ?? "");
+  const code = codeOf(error);
+  return code === undefined || final.has(code);
 }
 
 export function messageOf(error: unknown): string {

@@ -7,13 +7,19 @@ import { Model } from "./model.js";
 
 const root = document.getElementById("app")!;
 const watch = watchWorkers();
+const patience = setTimeout(() => {
+  root.firstElementChild!.textContent =
+    "Still opening the store. If the console is open in another tab, close it there: in this version one tab at a time holds the store.";
+}, 1500);
 
 try {
   const model = new Model(await openStore({ name: "console" }), watch);
   await model.start();
+  clearTimeout(patience);
   root.replaceChildren();
   render(<App model={model} />, root);
 } catch (error) {
+  clearTimeout(patience);
   root.replaceChildren();
   render(
     <div class="fatal" role="alert">

@@ -110,7 +110,8 @@ export class Model {
       for await (const execution of this.#store.executions.list({ workflowId: REPLAY, status })) this.#take(execution);
     }
     for (const { execution } of this.#known.values()) {
-      if (execution.status === "pending") await ensureStarted(this.#store, execution);
+      if (execution.status !== "pending") continue;
+      await this.#guard(inputOf(execution).file, ensureStarted(this.#store, execution));
     }
     await this.#readIncomplete();
     await this.#poll();
@@ -173,6 +174,8 @@ export class Model {
     }
     this.#setIntake({ state: "reading", file: file.name, size: file.size, progress: { steps: 0, bytes: 0 } });
     try {
+      // The browser may otherwise drop what is stored here when it runs out of room.
+      void this.#guard("persistent storage", async () => void (await this.#store.persist()));
       const print = await fingerprint(file);
       const known = await completeRecording(this.#store, print);
       const runs = known ? this.runs.filter((run) => inputOf(run.execution).recordingId === known.id) : [];
@@ -338,7 +341,7 @@ export class Model {
       const [info, list, stats, workers] = await Promise.all([
         this.info ?? store.info(),
         store.executions.list({ workflowId: REPLAY, order: "desc", limit: this.#shown }),
-        store.queue.stats({}),
+        store.queues.stats({}),
         store.workers.list({ pool: POOL }),
       ]);
       this.info = info;

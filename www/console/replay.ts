@@ -81,12 +81,13 @@ export type Speed = keyof typeof speeds;
 export interface WorkersOptions {
   count: number;
   speed: Speed;
+  /** How long a worker that vanished keeps its step from the others. */
+  leaseMs?: number;
   /** A hidden page's timers may fire once a minute, so its leases and registrations have to last longer. */
   isHidden(): boolean;
   onTrouble(what: string, error: unknown): void;
 }
 
-const LEASE_MS = 5000;
 const LIVENESS_MS = 15_000;
 const HIDDEN_MS = 150_000;
 const IDLE_MS = 500;
@@ -97,7 +98,7 @@ export const POOL = "console";
 export class Workers {
   readonly ids: readonly string[];
   readonly #store: Store;
-  readonly #options: WorkersOptions;
+  readonly #options: Required<WorkersOptions>;
   readonly #held = new Map<string, { item: ClaimedItem; interrupt: AbortController }>();
   readonly #bell = new Bell();
   readonly #stop = new AbortController();
@@ -107,7 +108,7 @@ export class Workers {
 
   constructor(store: Store, options: WorkersOptions) {
     this.#store = store;
-    this.#options = options;
+    this.#options = { leaseMs: 5000, ...options };
     this.#speed = options.speed;
     // Unique per boot: a worker that reused the name of a dead one would inherit its leases.
     const boot = crypto.randomUUID().slice(0, 8);
@@ -152,7 +153,7 @@ export class Workers {
   }
 
   get #leaseMs(): number {
-    return this.#options.isHidden() ? HIDDEN_MS : LEASE_MS;
+    return this.#options.isHidden() ? HIDDEN_MS : this.#options.leaseMs;
   }
 
   async #work(workerId: string): Promise<void> {
@@ -190,7 +191,7 @@ export class Workers {
       this.#trouble(`${workerId}, ${item.nodeId}`, error);
       // Another delivery does this step, or has done it.
       if (codeOf(error) === "lease_lost" || codeOf(error) === "conflict") return;
-      const told = { message: messageOf(error), code: codeOf(error)! };
+      const told = { message: messageOf(error), code: codeOf(error) ?? "internal" };
       await this.#store.queue.fail(item, { error: told, retryable: false });
     } finally {
       this.#held.delete(workerId);
@@ -206,7 +207,7 @@ export class Workers {
       const now = performance.now();
       const rest = began + speeds[this.#speed] - now;
       if (rest <= 0) return true;
-      const untilRenewal = renewed + LEASE_MS / 3 - now;
+      const untilRenewal = renewed + this.#options.leaseMs / 3 - now;
       if (untilRenewal <= 0) {
         if (await this.#renew(item)) return false;
         renewed = performance.now();

@@ -35,12 +35,14 @@ async function compile(url: URL): Promise<WebAssembly.Module> {
     if (!response.ok) throw new Error(`it answers with status ${response.status}`);
     if (type.startsWith("text/html")) throw new Error("it answers with an HTML page");
     // The streaming compiler insists on the MIME type, and not every server knows it.
-    return await (type.startsWith("application/wasm") ? WebAssembly.compileStreaming(response) : WebAssembly.compile(await response.arrayBuffer()));
+    if (type.startsWith("application/wasm")) return await WebAssembly.compileStreaming(response);
+    return await WebAssembly.compile(await response.arrayBuffer());
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     const advice = /content.security.policy|\bCSP\b|unsafe-eval/i.test(reason)
       ? "The Content-Security-Policy of the worker script must allow 'wasm-unsafe-eval' in script-src."
-      : "Serve dist/runkeep.wasm of the package beside worker.js, or name its address with the option wasmUrl; a Content-Security-Policy must allow it in connect-src.";
+      : "Serve dist/runkeep.wasm of the package beside worker.js, or name its address with the option wasmUrl; " +
+        "a Content-Security-Policy must allow it in connect-src.";
     throw unavailable(`The store's WebAssembly ${url.href} cannot be loaded: ${reason.replace(/\.$/, "")}. ${advice}`);
   }
 }

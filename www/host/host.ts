@@ -88,8 +88,8 @@ export class Host {
   #takeGroup(): Message[] {
     let [size, calls, chars] = [0, 0, 0];
     for (const message of this.#waiting) {
-      const joins = message.nowMs === this.#waiting[0]!.nowMs && calls + message.calls.length / 2 <= groupLimit.calls && chars + message.chars <= groupLimit.chars;
-      if (size > 0 && !joins) break;
+      const fits = calls + message.calls.length / 2 <= groupLimit.calls && chars + message.chars <= groupLimit.chars;
+      if (size > 0 && !(fits && message.nowMs === this.#waiting[0]!.nowMs)) break;
       size++;
       calls += message.calls.length / 2;
       chars += message.chars;
@@ -116,5 +116,6 @@ function busy(): string {
 }
 
 function crash(reason: string): string {
-  return failure({ code: "internal", message: `The store's engine crashed, which is a fault of runkeep: ${reason}. Whether this call took effect is not known.`, retryable: false });
+  const message = `The store's engine crashed, which is a fault of runkeep: ${reason}. Whether this call took effect is not known.`;
+  return failure({ code: "internal", message, retryable: false });
 }

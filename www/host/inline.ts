@@ -8,7 +8,7 @@ const schedule: (task: () => void) => void = globalThis.setImmediate ?? ((task) 
 
 export async function startInline(options: BootOptions): Promise<Transport> {
   if (options.storage === "opfs") {
-    throw unavailable('storage "opfs" needs a browser page or a worker that can start workers; here use storage "memory".');
+    throw unavailable('There is no storage "opfs" here: it needs a browser page, or a worker that can start workers; use storage "memory".');
   }
   await loadWasm(options.wasmUrl);
   const { engine, info } = await openEngine({ ...options, storage: "memory" });

@@ -34,7 +34,9 @@ async function boot(options: BootOptions, alive: string): Promise<HostInfo> {
   if (navigator.locks) await holdLock(alive);
   post({ type: "waiting", reason: "its WebAssembly is still loading" });
   const missing = options.storage === "memory" ? undefined : await missingOpfs();
-  if (missing !== undefined && options.storage === "opfs") throw unavailable(`There is no storage of kind "opfs" here: ${missing}.`);
+  if (missing !== undefined && options.storage === "opfs") {
+    throw unavailable(`There is no storage "opfs" here: ${missing}. Memory is what storage "auto" would take.`);
+  }
   const storage = options.storage === "memory" || missing !== undefined ? "memory" : "opfs";
 
   await loadWasm(wasmUrl);

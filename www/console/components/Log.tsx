@@ -1,3 +1,4 @@
+import type { TargetedKeyboardEvent } from "preact";
 import { memo } from "preact/compat";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { LogWindow, Row } from "../log.js";
@@ -32,6 +33,8 @@ export function Log({ model, log }: { model: Model; log: LogWindow }) {
         role="log"
         aria-live="off"
         aria-label="Events of the run"
+        aria-description="The arrow keys move between events, Enter opens one."
+        onKeyDown={moveBetweenRows}
         onScroll={({ currentTarget }) => {
           anchor.remember();
           const rest = currentTarget.scrollHeight - currentTarget.scrollTop - currentTarget.clientHeight;
@@ -58,6 +61,22 @@ export function Log({ model, log }: { model: Model; log: LogWindow }) {
       </div>
     </div>
   );
+}
+
+/** Hundreds of rows must not be hundreds of stops of the Tab key: the log is one, and the arrow keys go through it. */
+function moveBetweenRows(event: TargetedKeyboardEvent<HTMLDivElement>) {
+  const box = event.currentTarget;
+  const here = (event.target as Element).closest("summary");
+  if (event.key === "Escape" && here) box.focus();
+  if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+  if (!here && event.target !== box) return;
+  const rows = [...box.querySelectorAll("summary")];
+  const frame = box.getBoundingClientRect();
+  const firstInView = rows.findIndex((row) => row.getBoundingClientRect().top >= frame.top);
+  const next = here ? rows.indexOf(here) + (event.key === "ArrowDown" ? 1 : -1) : firstInView;
+  if (!rows[next]) return;
+  event.preventDefault();
+  rows[next].focus();
 }
 
 /**
@@ -107,7 +126,7 @@ const LogRow = memo(
             if (currentTarget.open) onOpen();
           }}
         >
-          <summary>
+          <summary tabIndex={-1}>
             <span class="sequence">{row.sequence}</span>
             <span class={`kind ${row.kind}`}>{row.kind.replace("_", " ")}</span>
             <span class="gist">

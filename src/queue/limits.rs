@@ -1,0 +1,284 @@
+//! What holds a queue back: pauses, holds, rate limits, and limits on how much runs at once.
+//!
+//! Items that can be claimed lie in an index. Limits of a whole queue are looked at when it is claimed from. Limits of a concurrency key
+//! cannot be part of the index, and passing over 100,000 items of one key would cost too much. So a pending item whose key has no room
+//! is `blocked` and leaves the index: of each key, and each class of `requires`, only as many items are in it as the key has room for,
+//! the first ones in claim order. `rebalance` restores this after every change to a key's items. What counts as running is the claimed
+//! rows themselves, so no path can leak a slot.
+
+use serde::{Deserialize, Serialize};
+
+use super::claim::classes;
+use super::{Backoff, QueueRate, queue_key};
+use crate::error::{Error, Result};
+use crate::ids::Name;
+use crate::json::Json;
+use crate::store::{Columns, Tx};
+
+/// A queue's settings and its bucket.
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    pub(super) key: i64,
+    pub(super) name: String,
+    pub(super) paused: bool,
+    pub(super) held_until: Option<i64>,
+    pub(super) concurrency: Option<i64>,
+    pub(super) key_concurrency: Option<i64>,
+    pub(super) rate_limit: Option<QueueRate>,
+    pub(super) key_rate_limit: Option<QueueRate>,
+    pub(super) max_attempts: Option<i64>,
+    pub(super) backoff: Option<Backoff>,
+    bucket: Bucket,
+}
+
+/// Tokens as of a time. An empty column means a full bucket.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Bucket {
+    tokens: Option<f64>,
+    at: Option<i64>,
+}
+
+impl Bucket {
+    /// What is in it now. A clock that went back refills nothing, and takes nothing.
+    fn now(self, rate: &QueueRate, now: i64) -> f64 {
+        let limit = rate.limit as f64;
+        match (self.tokens, self.at) {
+            (Some(tokens), Some(at)) => {
+                let elapsed = now.saturating_sub(at).max(0) as f64;
+                (tokens + elapsed * limit / rate.per_ms as f64).min(limit)
+            }
+            _ => limit,
+        }
+    }
+}
+
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT key, name, paused, held_until, concurrency, key_concurrency, rate_limit, key_rate_limit, max_attempts, backoff, tokens,
+                    tokens_at FROM queues ",
+            $rest
+        )
+    };
+}
+pub(super) use select as select_settings;
+
+impl Settings {
+    pub(super) fn find(tx: &Tx<'_>, name: &str) -> Result<Option<Self>> {
+        tx.row(select!("WHERE tenant = ?1 AND name = ?2"), (tx.tenant, name), Self::read)
+    }
+
+    pub(super) fn of(tx: &Tx<'_>, queue: i64) -> Result<Self> {
+        tx.row(select!("WHERE key = ?1"), [queue], Self::read)?
+            .ok_or_else(|| Error::corrupt("queues", &queue.to_string(), "the row of a queue with items is missing"))
+    }
+
+    /// The queue of this name, made if there is none.
+    pub(super) fn ensure(tx: &Tx<'_>, name: &Name) -> Result<Self> {
+        if queue_key(tx, name)?.is_none() {
+            let key = tx.next_key("SELECT key FROM queues WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1")?;
+            tx.execute_one("INSERT INTO queues (key, tenant, name) VALUES (?1, ?2, ?3)", (key, tx.tenant, name))?;
+            return Self::of(tx, key);
+        }
+        Self::find(tx, name)?.ok_or_else(|| Error::not_found("queue", name))
+    }
+
+    pub(super) fn read(row: &rusqlite::Row<'_>) -> Result<Self> {
+        let columns = Columns::with_id(row, "queues", 1)?;
+        Ok(Self {
+            key: columns.get(0)?,
+            name: columns.get(1)?,
+            paused: columns.get(2)?,
+            held_until: columns.get(3)?,
+            concurrency: columns.get(4)?,
+            key_concurrency: columns.get(5)?,
+            rate_limit: columns.json(6)?,
+            key_rate_limit: columns.json(7)?,
+            max_attempts: columns.get(8)?,
+            backoff: columns.json(9)?,
+            bucket: Bucket { tokens: columns.get(10)?, at: columns.get(11)? },
+        })
+    }
+
+    /// How many items the limits of the whole queue let through now.
+    pub(super) fn room(&self, tx: &Tx<'_>) -> Result<i64> {
+        if self.paused || self.held_until.is_some_and(|until| until > tx.now) {
+            return Ok(0);
+        }
+        let mut room = i64::MAX;
+        if let Some(limit) = self.concurrency {
+            let claimed = tx.row("SELECT count(*) FROM items WHERE queue = ?1 AND status = 'claimed'", [self.key], |row| {
+                Ok(row.get::<_, i64>(0)?)
+            })?;
+            room = room.min(limit - claimed.unwrap_or(0));
+        }
+        if let Some(rate) = &self.rate_limit {
+            room = room.min(self.bucket.now(rate, tx.now) as i64);
+        }
+        Ok(room.max(0))
+    }
+
+    /// Takes tokens for `count` claimed items.
+    pub(super) fn spend(&self, tx: &Tx<'_>, count: i64) -> Result<()> {
+        let Some(rate) = self.rate_limit.as_ref().filter(|_| count > 0) else { return Ok(()) };
+        let left = self.bucket.now(rate, tx.now) - count as f64;
+        tx.execute_one("UPDATE queues SET tokens = ?2, tokens_at = ?3 WHERE key = ?1", (self.key, left, tx.now))
+    }
+
+    /// How many more items of a concurrency key may run now.
+    pub(super) fn room_of_key(&self, tx: &Tx<'_>, concurrency_key: &str) -> Result<i64> {
+        let mut room = i64::MAX;
+        if let Some(limit) = self.key_concurrency {
+            let claimed = tx.row(
+                "SELECT count(*) FROM items WHERE queue = ?1 AND concurrency_key = ?2 AND status = 'claimed'",
+                (self.key, concurrency_key),
+                |row| Ok(row.get::<_, i64>(0)?),
+            )?;
+            room = room.min(limit - claimed.unwrap_or(0));
+        }
+        let state = KeyState::find(tx, self.key, concurrency_key)?;
+        if state.held_until.is_some_and(|until| until > tx.now) {
+            return Ok(0);
+        }
+        if let Some(rate) = &self.key_rate_limit {
+            room = room.min(state.bucket.now(rate, tx.now) as i64);
+        }
+        Ok(room.max(0))
+    }
+}
+
+/// The hold and the bucket of one concurrency key.
+struct KeyState {
+    held_until: Option<i64>,
+    bucket: Bucket,
+}
+
+impl KeyState {
+    fn find(tx: &Tx<'_>, queue: i64, concurrency_key: &str) -> Result<Self> {
+        let found = tx.row(
+            "SELECT held_until, tokens, tokens_at FROM queue_keys WHERE queue = ?1 AND concurrency_key = ?2",
+            (queue, concurrency_key),
+            |row| {
+                let columns = Columns::new(row, "queue_keys", concurrency_key);
+                let bucket = Bucket { tokens: columns.get(1)?, at: columns.get(2)? };
+                Ok(Self { held_until: columns.get(0)?, bucket })
+            },
+        )?;
+        Ok(found.unwrap_or(Self { held_until: None, bucket: Bucket { tokens: None, at: None } }))
+    }
+
+    /// Writes the state, with the time at which it next lets something through; or removes it where it holds nothing back.
+    fn store(&self, tx: &Tx<'_>, settings: &Settings, concurrency_key: &str) -> Result<()> {
+        let held = self.held_until.filter(|&until| until > tx.now);
+        let bucket = settings.key_rate_limit.as_ref().and_then(|rate| {
+            let tokens = self.bucket.now(rate, tx.now);
+            let missing = (rate.limit as f64 - tokens).max(0.0);
+            // The next whole token, or the last one, after which the bucket need not be remembered.
+            let wanted = if tokens < 1.0 { 1.0 - tokens } else { missing };
+            let wait = (wanted * rate.per_ms as f64 / rate.limit as f64).ceil() as i64;
+            (missing > 0.0).then_some((tokens, tx.now.saturating_add(wait.max(1))))
+        });
+        if held.is_none() && bucket.is_none() {
+            tx.execute("DELETE FROM queue_keys WHERE queue = ?1 AND concurrency_key = ?2", (settings.key, concurrency_key))?;
+            return Ok(());
+        }
+        let wake_at = held.or(bucket.map(|(_, at)| at)).unwrap_or(tx.now);
+        tx.execute_one(
+            "INSERT INTO queue_keys (queue, concurrency_key, held_until, tokens, tokens_at, wake_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT (queue, concurrency_key) DO UPDATE SET held_until = excluded.held_until, tokens = excluded.tokens,
+                 tokens_at = excluded.tokens_at, wake_at = excluded.wake_at",
+            (settings.key, concurrency_key, held, bucket.map(|(tokens, _)| tokens), bucket.map(|_| tx.now), wake_at),
+        )
+    }
+}
+
+/// Takes a token of a key's bucket for one claimed item.
+pub(super) fn spend_of_key(tx: &Tx<'_>, settings: &Settings, concurrency_key: &str) -> Result<()> {
+    let Some(rate) = &settings.key_rate_limit else { return Ok(()) };
+    let mut state = KeyState::find(tx, settings.key, concurrency_key)?;
+    state.bucket = Bucket { tokens: Some(state.bucket.now(rate, tx.now) - 1.0), at: Some(tx.now) };
+    state.store(tx, settings, concurrency_key)
+}
+
+/// Holds a key back until a time, or lets it go.
+pub(super) fn hold_key(tx: &Tx<'_>, settings: &Settings, concurrency_key: &str, until: Option<i64>) -> Result<()> {
+    let mut state = KeyState::find(tx, settings.key, concurrency_key)?;
+    state.held_until = until;
+    state.store(tx, settings, concurrency_key)?;
+    rebalance(tx, settings, concurrency_key)
+}
+
+/// After a change to the items of a key, in a queue that may have limits for keys.
+pub(super) fn changed(tx: &Tx<'_>, queue: i64, concurrency_key: Option<&str>) -> Result<()> {
+    concurrency_key.map_or(Ok(()), |key| rebalance(tx, &Settings::of(tx, queue)?, key))
+}
+
+/// Lets the first items of a key into the index of what can be claimed, as many as it has room for, and no others.
+pub(super) fn rebalance(tx: &Tx<'_>, settings: &Settings, concurrency_key: &str) -> Result<()> {
+    let room = settings.room_of_key(tx, concurrency_key)?;
+    for class in classes(tx, settings.key)? {
+        let at = (settings.key, concurrency_key, class.key);
+        if room == i64::MAX {
+            tx.execute(
+                "UPDATE items SET blocked = 0 WHERE queue = ?1 AND concurrency_key = ?2 AND class = ?3 AND blocked = 1 AND status = 'pending'",
+                at,
+            )?;
+            continue;
+        }
+        let open = tx.row(
+            "SELECT count(*) FROM items WHERE queue = ?1 AND concurrency_key = ?2 AND class = ?3 AND blocked = 0 AND status = 'pending'",
+            at,
+            |row| Ok(row.get::<_, i64>(0)?),
+        )?;
+        let open = open.unwrap_or(0);
+        // The last in claim order go out, the first of the blocked come in. One of the two has nothing to do.
+        tx.execute(
+            "UPDATE items SET blocked = 1 WHERE key IN (
+                 SELECT key FROM items WHERE queue = ?1 AND concurrency_key = ?2 AND class = ?3 AND blocked = 0 AND status = 'pending'
+                 ORDER BY priority, run_at DESC, key DESC LIMIT ?4)",
+            (at.0, at.1, at.2, (open - room).max(0)),
+        )?;
+        tx.execute(
+            "UPDATE items SET blocked = 0 WHERE key IN (
+                 SELECT key FROM items WHERE queue = ?1 AND concurrency_key = ?2 AND class = ?3 AND blocked = 1 AND status = 'pending'
+                 ORDER BY priority DESC, run_at, key LIMIT ?4)",
+            (at.0, at.1, at.2, (room - open).max(0)),
+        )?;
+    }
+    Ok(())
+}
+
+/// Looks at every key of a queue again, after its limits have changed.
+pub(super) fn rebalance_all(tx: &Tx<'_>, settings: &Settings) -> Result<()> {
+    let mut after = String::new();
+    // One index step a key: the items of a key are passed over.
+    while let Some(key) = tx.row(
+        "SELECT concurrency_key FROM items WHERE queue = ?1 AND concurrency_key > ?2 AND status = 'pending' AND concurrency_key IS NOT NULL
+         ORDER BY concurrency_key LIMIT 1",
+        (settings.key, &after),
+        |row| Ok(row.get::<_, String>(0)?),
+    )? {
+        rebalance(tx, settings, &key)?;
+        after = key;
+    }
+    Ok(())
+}
+
+/// Looks again at keys whose hold has ended or whose bucket has filled up since. Answers how many.
+pub(super) fn wake_keys(tx: &Tx<'_>, settings: &Settings, limit: i64) -> Result<i64> {
+    let due = tx.rows(
+        "SELECT concurrency_key FROM queue_keys WHERE queue = ?1 AND wake_at <= ?2 ORDER BY wake_at LIMIT ?3",
+        (settings.key, tx.now, limit),
+        |row| Ok(row.get::<_, String>(0)?),
+    )?;
+    for key in &due {
+        KeyState::find(tx, settings.key, key)?.store(tx, settings, key)?;
+        rebalance(tx, settings, key)?;
+    }
+    Ok(due.len() as i64)
+}
+
+/// The settings columns as JSON text.
+pub(super) fn json_column(value: Option<&impl Serialize>) -> Result<Option<Json>> {
+    value.map(Json::from_value).transpose()
+}

@@ -1,0 +1,72 @@
+// What the cases have in common.
+import { equal, rejects } from "./assert.mjs";
+
+export const start = (store, more) => store.executions.create({ workflowId: "w", ...more });
+
+export const enqueue = (store, more) => store.queue.enqueue({ queue: "q", ...more });
+
+export const claim = (store, more) => store.queue.claim({ workerId: "w1", queues: ["q"], ...more });
+
+/** Claims the one item that there is to claim. */
+export async function claimOne(store, more) {
+  const items = await claim(store, more);
+  equal(items.length, 1, "number of claimed items");
+  return items[0];
+}
+
+export const register = (store, more) => store.workers.register({ workerId: "w1", pool: "p", queues: ["q"], capabilities: [], livenessTtlMs: 60_000, ...more });
+
+/** All rows of a list. */
+export async function all(list) {
+  const rows = [];
+  for await (const row of list) rows.push(row);
+  return rows;
+}
+
+/** The events of an execution. */
+export const log = (store, executionId) => all(store.events.list({ executionId }));
+
+/** The events of an execution as `[type, data]`. */
+export const story = async (store, executionId) => (await log(store, executionId)).map(({ type, data }) => [type, data]);
+
+/** All that can be read of a store. */
+export async function contents(store) {
+  const executions = await all(store.executions.list());
+  const items = await all(store.queue.list());
+  return {
+    executions,
+    events: await Promise.all(executions.map(({ id }) => log(store, id))),
+    items,
+    attempts: await Promise.all(items.map(({ id }) => store.queue.attempts(id))),
+    stats: await store.queues.stats(),
+    workers: await all(store.workers.list()),
+  };
+}
+
+/** `attempt` rejects with the error, and leaves everything as it was. Answers the error. */
+export async function refuses(store, attempt, code, pattern) {
+  const before = await contents(store);
+  const error = await rejects(attempt(), code, pattern);
+  equal(await contents(store), before, `what the store holds after ${code} (${error.message})`);
+  return error;
+}
+
+/** A value that is `levels` arrays and objects deep. */
+export function nested(levels) {
+  let value = [];
+  for (let level = 1; level < levels; level++) value = level % 2 ? { a: value } : [value];
+  return value;
+}
+
+/** Numbers from 0 up to 1, the same for each seed. */
+export function random(seed) {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+export const range = (count) => Array.from({ length: count }, (_, index) => index);
