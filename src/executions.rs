@@ -119,6 +119,7 @@ arguments! {
         pub session_type: Option<SessionType>,
         pub parent_id: Option<Name>,
         pub tags: Option<Vec<Name>>,
+        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
         pub metadata: Option<Json>,
     }
 

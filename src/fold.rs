@@ -57,11 +57,7 @@ pub(crate) enum Effect {
         state: Value,
     },
     ToolCalled,
-    IterationCompleted {
-        input_tokens: i64,
-        output_tokens: i64,
-        cost_usd: f64,
-    },
+    IterationCompleted,
     CircuitBreakerTripped {
         consecutive_errors: i64,
     },
@@ -124,11 +120,7 @@ impl Effect {
             }
             "execution_reconciled" => Self::Reconciled { status: status("status")?, state: value("state")?.unwrap_or_default() },
             "tool_called" => Self::ToolCalled,
-            "iteration_completed" => Self::IterationCompleted {
-                input_tokens: fields.integer("inputTokens"),
-                output_tokens: fields.integer("outputTokens"),
-                cost_usd: fields.number("costDeltaUsd"),
-            },
+            "iteration_completed" => Self::IterationCompleted,
             "circuit_breaker_tripped" => Self::CircuitBreakerTripped { consecutive_errors: fields.integer("consecutiveErrors") },
             _ => Self::Nothing,
         })
@@ -248,7 +240,7 @@ records! {
         pub last_sequence: i64,
     }
 
-    /// What the run has used so far. Tokens and costs come from `node_completed` and `iteration_completed` events.
+    /// What the run has used so far. Tokens and costs are those of its `node_completed` events.
     #[derive(Default)]
     pub struct Budget {
         pub input_tokens: i64,
@@ -343,10 +335,8 @@ impl Fold {
                 }
             }
             Effect::ToolCalled => self.budget.tool_calls += 1,
-            Effect::IterationCompleted { input_tokens, output_tokens, cost_usd } => {
-                self.budget.iterations += 1;
-                self.budget.spend(*input_tokens, *output_tokens, *cost_usd);
-            }
+            // Its tokens and costs are those of the nodes that completed in it, which have been counted.
+            Effect::IterationCompleted => self.budget.iterations += 1,
             Effect::CircuitBreakerTripped { consecutive_errors } => {
                 self.budget.circuit_breaker_tripped = true;
                 self.budget.consecutive_errors = *consecutive_errors;

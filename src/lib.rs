@@ -25,6 +25,8 @@ mod macros;
 #[cfg(feature = "development")]
 pub mod bindings;
 mod clock;
+#[cfg(feature = "development")]
+pub mod effort;
 mod error;
 pub mod events;
 pub mod executions;

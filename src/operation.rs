@@ -109,7 +109,13 @@ macro_rules! operations {
             #[derive(Clone, Copy)]
             pub struct $struct<'s>(&'s Store);
 
-            impl $struct<'_> {$(
+            impl $struct<'_> {
+                #[allow(dead_code, reason = "not every namespace has methods of its own")]
+                pub(crate) fn store(&self) -> &Store {
+                    self.0
+                }
+
+            $(
                 $(#[doc = $doc])+
                 pub fn $method(&self, arguments: $arguments) -> Result<$result> {
                     operations!(@method $mode self, arguments, $handler)

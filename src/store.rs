@@ -1,13 +1,13 @@
 //! The store: opening, migrating, transactions.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 #[cfg(not(target_arch = "wasm32"))]
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::types::FromSql;
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior};
 use rusqlite_migration::{M, Migrations};
 
 use crate::clock::{Clock, SystemClock};
@@ -74,8 +74,11 @@ struct Inner {
     options: Options,
     /// The last tick of this store's driver of sweeps.
     tick: Mutex<Option<Tick>>,
+    /// Counts this process's writing transactions, for those who wait for a change.
+    writes: Mutex<u64>,
+    written: Condvar,
     #[cfg(feature = "development")]
-    statements: Mutex<std::collections::BTreeSet<String>>,
+    efforts: Mutex<crate::effort::Efforts>,
 }
 
 /// A sweep that is one of a series, and when the next is due.
@@ -173,8 +176,10 @@ impl Store {
             connection: Mutex::new(Some(connection)),
             options,
             tick: Mutex::new(None),
+            writes: Mutex::new(0),
+            written: Condvar::new(),
             #[cfg(feature = "development")]
-            statements: Mutex::default(),
+            efforts: Mutex::default(),
         };
         Ok(Self { inner: Arc::new(inner), tenant: DEFAULT_TENANT })
     }
@@ -208,7 +213,13 @@ impl Store {
     /// The SQL of every statement that this store has run so far.
     #[cfg(feature = "development")]
     pub fn statements(&self) -> Vec<String> {
-        self.inner.statements.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.inner.efforts.lock().unwrap_or_else(PoisonError::into_inner).all()
+    }
+
+    /// What the statements that ran since this was last asked have taken, by their SQL.
+    #[cfg(feature = "development")]
+    pub fn efforts(&self) -> std::collections::BTreeMap<String, crate::effort::Effort> {
+        self.inner.efforts.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Connection>> {
@@ -233,7 +244,7 @@ impl Store {
         let answer = body(&Tx {
             connection: &transaction,
             #[cfg(feature = "development")]
-            statements: &self.inner.statements,
+            efforts: &self.inner.efforts,
             clock: &*self.inner.options.clock,
             now: self.now(),
             tick: self.tick(None),
@@ -241,7 +252,36 @@ impl Store {
             max_document_bytes: self.inner.options.max_document_bytes,
         })?;
         transaction.commit()?;
+        if matches!(behavior, TransactionBehavior::Immediate) {
+            *self.inner.writes.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            self.inner.written.notify_all();
+        }
         Ok(answer)
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+impl crate::operation::Queue<'_> {
+    /// [`claim`](Self::claim), and while there is nothing to claim, waits for up to `wait_ms`. Blocks the thread. The wait is in real
+    /// time, whatever the store's clock says.
+    pub fn claim_waiting(&self, arguments: crate::queue::ClaimItems) -> Result<Vec<crate::queue::WorkItem>> {
+        // What other processes write, and what time brings, is noticed only by looking.
+        const LOOK: Duration = Duration::from_millis(50);
+        #[expect(clippy::disallowed_methods, reason = "a thread waits in real time")]
+        let now = std::time::Instant::now;
+        let end = now() + Duration::from_millis(arguments.wait_ms.unwrap_or(0).try_into().unwrap_or(0));
+        loop {
+            let inner = &self.store().inner;
+            let before = *inner.writes.lock().unwrap_or_else(PoisonError::into_inner);
+            let claimed = self.claim(arguments.clone())?;
+            let left = end.saturating_duration_since(now());
+            if !claimed.is_empty() || left.is_zero() {
+                return Ok(claimed);
+            }
+            let writes = inner.writes.lock().unwrap_or_else(PoisonError::into_inner);
+            // The claim itself was a write.
+            drop(inner.written.wait_timeout_while(writes, left.min(LOOK), |writes| *writes <= before + 1));
+        }
     }
 }
 
@@ -304,7 +344,7 @@ fn migrate(connection: &mut Connection) -> Result<()> {
 pub struct Tx<'c> {
     connection: &'c Connection,
     #[cfg(feature = "development")]
-    statements: &'c Mutex<std::collections::BTreeSet<String>>,
+    efforts: &'c Mutex<crate::effort::Efforts>,
     clock: &'c dyn Clock,
     /// The time of this operation.
     pub(crate) now: i64,
@@ -339,10 +379,14 @@ impl Tx<'_> {
         self.rows("SELECT number FROM tenants ORDER BY number", (), |row| Ok(row.get(0)?))
     }
 
-    fn prepare(&self, sql: &str) -> Result<CachedStatement<'_>> {
-        #[cfg(feature = "development")]
-        self.statements.lock().unwrap_or_else(PoisonError::into_inner).insert(sql.to_owned());
+    #[cfg(not(feature = "development"))]
+    fn prepare(&self, sql: &str) -> Result<rusqlite::CachedStatement<'_>> {
         Ok(self.connection.prepare_cached(sql)?)
+    }
+
+    #[cfg(feature = "development")]
+    fn prepare(&self, sql: &str) -> Result<crate::effort::Counted<'_>> {
+        Ok(crate::effort::Counted::new(self.connection.prepare_cached(sql)?, sql, self.efforts))
     }
 
     pub(crate) fn execute(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<usize> {

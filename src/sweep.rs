@@ -1,6 +1,6 @@
 //! What time brings: expired leases, lapsed workers, due items. Driven from outside, in bounded steps.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::queue::{self, ItemStatus, queues_with, ready_scheduled, reclaim_expired};
 use crate::retention;
 use crate::store::{Store, Tick, Tx};
@@ -76,8 +76,26 @@ pub(crate) fn sweep(store: &Store, arguments: SweepRequest) -> Result<SweepRepor
         // Only now: until the grace is given, claims must not take the sleep for somebody's fault.
         store.tick(Some(Tick::new(started, interval_ms)));
     }
-    for tenant in tenants {
-        part(store, tenant, "leases", &mut left, &mut report, |tx, limit, report| {
+    for &tenant in &tenants {
+        for part in PARTS {
+            run(store, tenant, part, &mut left, &mut report);
+        }
+    }
+    report.more = left <= 0 && tenants.iter().any(|&tenant| PARTS.iter().any(|part| has_more(store, tenant, part)));
+    report.duration_ms = (store.now() - started).max(0);
+    Ok(report)
+}
+
+/// One kind of work: deals with at most so many rows, and answers with how many.
+struct Part {
+    name: &'static str,
+    step: fn(&Tx<'_>, i64, &mut SweepReport) -> Result<i64>,
+}
+
+const PARTS: &[Part] = &[
+    Part {
+        name: "leases",
+        step: |tx, limit, report| {
             let mut done = 0;
             for queue in queues_with(tx, ItemStatus::Claimed)? {
                 let reclaimed = reclaim_expired(tx, queue, limit - done)?;
@@ -87,47 +105,46 @@ pub(crate) fn sweep(store: &Store, arguments: SweepRequest) -> Result<SweepRepor
                 done += reclaimed.all();
             }
             Ok(done)
-        });
-        part(store, tenant, "workers", &mut left, &mut report, |tx, limit, report| {
+        },
+    },
+    Part {
+        name: "workers",
+        step: |tx, limit, report| {
             let expired = sweep_lapsed(tx, limit)?;
             report.workers_expired += expired;
             Ok(expired)
-        });
-        part(store, tenant, "items", &mut left, &mut report, |tx, limit, report| {
+        },
+    },
+    Part {
+        name: "items",
+        step: |tx, limit, report| {
             let mut readied = 0;
             for queue in queues_with(tx, ItemStatus::Scheduled)? {
                 readied += ready_scheduled(tx, queue, limit - readied)?;
             }
             report.items_readied += readied;
             Ok(readied)
-        });
-        part(store, tenant, "keys", &mut left, &mut report, |tx, limit, _| queue::wake_keys(tx, limit));
-        part(store, tenant, "retention", &mut left, &mut report, |tx, limit, report| {
+        },
+    },
+    Part { name: "keys", step: |tx, limit, _| queue::wake_keys(tx, limit) },
+    Part {
+        name: "retention",
+        step: |tx, limit, report| {
             let pruned = retention::prune(tx, limit)?;
             report.pruned += pruned;
             Ok(pruned)
-        });
-    }
-    report.more = left <= 0;
-    report.duration_ms = (store.now() - started).max(0);
-    Ok(report)
-}
+        },
+    },
+];
 
 /// Does one part for one tenant in transactions of its own, until nothing is left to do or the limit is used up. A failure ends
 /// this part and is reported.
-fn part(
-    store: &Store,
-    tenant: i64,
-    name: &str,
-    left: &mut i64,
-    report: &mut SweepReport,
-    step: impl Fn(&Tx<'_>, i64, &mut SweepReport) -> Result<i64>,
-) {
+fn run(store: &Store, tenant: i64, part: &Part, left: &mut i64, report: &mut SweepReport) {
     while *left > 0 {
         let limit = STEP.min(*left);
         // A step that is rolled back must not have counted.
         let mut after = report.clone();
-        match store.write(|tx| step(&tx.of_tenant(tenant), limit, &mut after)) {
+        match store.write(|tx| (part.step)(&tx.of_tenant(tenant), limit, &mut after)) {
             Ok(done) => {
                 *report = after;
                 *left -= done;
@@ -137,7 +154,7 @@ fn part(
             }
             Err(error) => {
                 report.errors.push(SweepError {
-                    part: name.to_owned(),
+                    part: part.name.to_owned(),
                     code: error.code().as_str().to_owned(),
                     message: error.message().to_owned(),
                 });
@@ -145,4 +162,14 @@ fn part(
             }
         }
     }
+}
+
+/// Whether a part would find something to do: it does one row, and that is rolled back.
+fn has_more(store: &Store, tenant: i64, part: &Part) -> bool {
+    let mut found = false;
+    let _ = store.write::<()>(|tx| {
+        found = (part.step)(&tx.of_tenant(tenant), 1, &mut SweepReport::default())? > 0;
+        Err(Error::new(ErrorCode::Internal, "rolls back"))
+    });
+    found
 }

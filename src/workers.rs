@@ -6,7 +6,7 @@ use rusqlite::Row;
 
 use crate::error::{Error, Result};
 use crate::ids::{MAX_NAME_BYTES, Name};
-use crate::json::Json;
+use crate::json::{Json, given};
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::queue::end_leases_of_worker;
 use crate::store::{Columns, Tx};
@@ -106,6 +106,7 @@ arguments! {
         pub liveness_ttl_ms: i64,
         /// `default` unless given.
         pub namespace: Option<Name>,
+        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
         pub metadata: Option<Json>,
     }
 

@@ -234,21 +234,21 @@ pub(crate) fn complete(tx: &Tx<'_>, arguments: CompleteItem) -> Result<Completed
     let mut events = events::checked(tx, "events", arguments.events.unwrap_or_default())?;
     needs_execution(&item, !events.is_empty(), "events")?;
     let mut execution = item.execution(tx)?;
-    let mut dropped = false;
+    // Of an execution that had ended before, nothing follows. Where these events end it, only what would be its own is dropped.
+    let had_ended = execution.as_ref().is_some_and(|head| head.status.is_terminal());
+    let mut dropped = had_ended && patch.is_some();
     if let Some(head) = &mut execution {
-        let ended = head.status.is_terminal();
-        dropped = ended && patch.is_some();
-        if let Some(patch) = patch.filter(|_| !ended) {
+        if let Some(patch) = patch.filter(|_| !had_ended) {
             events.insert(0, NewEvent::of("execution_state_patched", &json!({ "patch": patch })));
         }
         if !events.is_empty() {
             record(tx, head, events)?;
         }
     }
+    let ended = execution.as_ref().filter(|head| head.status.is_terminal());
     let mut enqueued = Vec::new();
     for (index, next) in arguments.enqueue.unwrap_or_default().into_iter().enumerate() {
-        let ended = execution.as_ref().filter(|head| head.status.is_terminal());
-        if ended.is_some_and(|head| next.execution_id.as_deref() == Some(head.id.as_str())) {
+        if ended.is_some_and(|head| had_ended || next.execution_id.as_deref() == Some(head.id.as_str())) {
             dropped = true;
             continue;
         }

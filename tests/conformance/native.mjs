@@ -5,15 +5,15 @@ import { join } from "node:path";
 import * as runkeep from "../../dist/index.js";
 import * as testing from "../../dist/testing.js";
 import { root, targetDir } from "../../scripts/run.mjs";
+import { readAnswer } from "./run.mjs";
 
 const program = join(targetDir, "debug", "examples", "conformance-host");
 
-/** `env` is added to the processes' environment. */
-export function nativePlace(env = {}) {
+export function nativePlace() {
   if (!existsSync(program)) throw new Error(`${program} is missing: run \`cargo build --example conformance-host\``);
   const transports = new Map();
   const open = ({ clock, name }) => {
-    if (!transports.has(name)) transports.set(name, startHost(env, () => transports.delete(name)));
+    if (!transports.has(name)) transports.set(name, startHost(() => transports.delete(name)));
     return testing.openTestStore({ clock, name, transport: transports.get(name) });
   };
   return {
@@ -29,12 +29,8 @@ export function nativePlace(env = {}) {
   };
 }
 
-export function readAnswer(text) {
-  return { ...JSON.parse(text), text };
-}
-
-function startHost(env, onClose) {
-  const child = spawn(program, { cwd: root, env: { ...process.env, ...env }, stdio: ["pipe", "pipe", "inherit"] });
+function startHost(onClose) {
+  const child = spawn(program, { cwd: root, stdio: ["pipe", "pipe", "inherit"] });
   const waiting = [];
   let ended;
   const finished = new Promise((resolve) => {

@@ -157,7 +157,7 @@ export const attempts = {
     }
     equal(delivered.filter((id) => id === "poison").length, 3);
     equal(delivered.slice(0, 3), ["poison", "good-0", "good-1"]);
-    match(await store.queue.stats(), { counts: { completed: 5, dead_lettered: 1, pending: 0, scheduled: 0, claimed: 0 } });
+    match(await store.queues.stats(), { counts: { completed: 5, dead_lettered: 1, pending: 0, scheduled: 0, claimed: 0 } });
   },
 
   "an item that failed is behind the one that waits, until its delay is over": async ({ store, clock }) => {

@@ -90,14 +90,14 @@ export const claiming = {
     await Promise.all([work("w1"), work("w2"), work("w3")]);
     equal(done.length, count);
     equal(new Set(done).size, count);
-    match(await store.queue.stats(), { counts: { completed: count, pending: 0, claimed: 0 } });
+    match(await store.queues.stats(), { counts: { completed: count, pending: 0, claimed: 0 } });
   },
 
   "an item that is claimed and completed in the same millisecond is completed, each time": async ({ store }) => {
     const count = 300;
     await store.queue.enqueueMany(range(count).map(() => ({ queue: "q" })));
     for (let n = 0; n < count; n++) await store.queue.complete(await claimOne(store));
-    match(await store.queue.stats(), { counts: { completed: count } });
+    match(await store.queues.stats(), { counts: { completed: count } });
   },
 
   "an item with requirements goes only to a registered worker that has them all": async ({ store }) => {

@@ -44,6 +44,11 @@ export async function runCase(run, place) {
   }
 }
 
+/** An answer of the store's, `{ok}` or `{error}`, with the text that it is. */
+export function readAnswer(text) {
+  return { ...JSON.parse(text), text };
+}
+
 function newName() {
   return `conformance-${++stores}`;
 }

@@ -101,7 +101,7 @@ export const sweeping = {
       for (const queue of ["q0", "q1", "q2", undefined]) {
         const counts = { scheduled: 0, pending: 0, claimed: 0, completed: 0, dead_lettered: 0, cancelled: 0 };
         for (const { status } of await all(store.queue.list({ queue }))) counts[status] += 1;
-        equal((await store.queue.stats({ queue })).counts, counts, `the counts of ${queue ?? "all queues"} in turn ${turn}`);
+        equal((await store.queues.stats({ queue })).counts, counts, `the counts of ${queue ?? "all queues"} in turn ${turn}`);
       }
     }
   },

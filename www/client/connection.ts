@@ -1,5 +1,5 @@
 // The calls of one store between the moment they are made and the moment they are settled, whatever becomes of the host.
-import { groupLimit, sharedNow, waitingLimit, type HostInfo, type Transport } from "../host/protocol.js";
+import { groupLimit, sharedNow, waitingLimit, type HostInfo, type Transport, type Wait } from "../host/protocol.js";
 import { RunkeepError, toRunkeepError } from "./errors.js";
 
 export type Connect = (signal: AbortSignal) => Promise<Transport>;
@@ -11,6 +11,8 @@ interface CallSettings {
   writes: boolean;
   timeoutMs: number;
   signal?: AbortSignal | undefined;
+  /** For a claim: how long it waits for something to claim, on top of its timeout. */
+  waitMs?: number | undefined;
 }
 
 interface Call {
@@ -20,6 +22,7 @@ interface Call {
   readonly nowMs: number | undefined;
   readonly timeoutMs: number;
   readonly deadline: number;
+  readonly wait: Wait | undefined;
   readonly resolve: (answer: string) => void;
   readonly reject: (error: unknown) => void;
   sent: boolean;
@@ -72,17 +75,22 @@ export class Connection {
     if (!this.#over) this.#flush();
   }
 
-  async call(operation: string, args: string, { writes, timeoutMs, signal }: CallSettings): Promise<unknown> {
+  async call(operation: string, args: string, { writes, timeoutMs, signal, waitMs = 0 }: CallSettings): Promise<unknown> {
     signal?.throwIfAborted();
     if (this.#over) throw this.#over;
     if (this.#calls.size >= waitingLimit.calls || this.#chars + args.length > waitingLimit.chars) {
       throw new RunkeepError("busy", `${this.#calls.size} calls are waiting for this store; await some before sending more.`);
     }
     const answer = await new Promise<string>((resolve, reject) => {
-      const deadline = sharedNow() + timeoutMs;
-      const call: Call = { operation, args, writes, nowMs: this.#now?.(), timeoutMs, deadline, resolve, reject, sent: false };
+      const deadline = sharedNow() + timeoutMs + waitMs;
+      const aborter = new AbortController();
+      const wait = waitMs > 0 ? { ms: waitMs, signal: aborter.signal } : undefined;
+      const call: Call = { operation, args, writes, nowMs: this.#now?.(), timeoutMs, deadline, wait, resolve, reject, sent: false };
       if (signal) {
-        const onAbort = () => this.#settle(call) && reject(signal.reason);
+        const onAbort = () => {
+          aborter.abort();
+          this.#reject(call, signal.reason);
+        };
         signal.addEventListener("abort", onAbort);
         call.ignoreSignal = () => signal.removeEventListener("abort", onAbort);
       }
@@ -142,6 +150,7 @@ export class Connection {
         calls.flatMap(({ operation, args }) => [operation, args]),
         calls[0]?.nowMs,
         calls.map(({ deadline }) => deadline),
+        calls[0]?.wait,
       );
     } catch (error) {
       return this.#unanswered(transport, calls, error);
@@ -220,7 +229,8 @@ function intoMessages(calls: Call[]): Call[][] {
   const messages: Call[][] = [];
   let [last, chars]: [Call[], number] = [[], 0];
   for (const call of calls) {
-    const fits = last.length < groupLimit.calls && chars + call.args.length <= groupLimit.chars && last[0]?.nowMs === call.nowMs;
+    const alone = call.wait !== undefined || last[0]?.wait !== undefined;
+    const fits = !alone && last.length < groupLimit.calls && chars + call.args.length <= groupLimit.chars && last[0]?.nowMs === call.nowMs;
     if (!fits || last.length === 0) {
       messages.push((last = []));
       chars = 0;

@@ -115,7 +115,7 @@ jitter?: number, };
 /** How the delay before the next attempt grows. */
 export type BackoffKind = "exponential" | "fixed" | "linear";
 
-/** What the run has used so far. Tokens and costs come from `node_completed` and `iteration_completed` events. */
+/** What the run has used so far. Tokens and costs are those of its `node_completed` events. */
 export type Budget = { inputTokens: number, outputTokens: number, 
 /**
  * US dollars.

@@ -129,7 +129,8 @@ export async function openWith(settings: Settings): Promise<Store> {
 
   const send: Send = async (operation, writes, args, { signal, timeoutMs }) => {
     if (closing) throw closed(name);
-    return await connection.call(operation, encode(args), { writes, signal, timeoutMs: timeoutMs || settings.timeoutMs });
+    const waitMs = operation === "queue.claim" && isDuration(args.waitMs) ? args.waitMs : 0;
+    return await connection.call(operation, encode(args), { writes, signal, waitMs, timeoutMs: timeoutMs || settings.timeoutMs });
   };
   const close = () => (closing ??= release());
   const store = {

@@ -1,5 +1,5 @@
 // The page's end of a store's worker.
-import type { BootOptions, FromHost, HostInfo, ToHost, Transport } from "../host/protocol.js";
+import type { BootOptions, FromHost, HostInfo, ToHost, Transport, Wait } from "../host/protocol.js";
 import { RunkeepError, toRunkeepError } from "./errors.js";
 
 const closeTimeoutMs = 10_000;
@@ -73,12 +73,13 @@ class WorkerTransport implements Transport {
     });
   }
 
-  send(calls: string[], nowMs?: number, deadlines?: number[]): Promise<string[]> {
+  send(calls: string[], nowMs?: number, deadlines?: number[], wait?: Wait): Promise<string[]> {
     return new Promise((resolve, reject) => {
       if (this.ended !== undefined) return reject(new Error(this.ended));
       const id = ++this.#lastId;
       this.#sent.set(id, { resolve, reject });
-      this.#post({ type: "calls", id, calls, nowMs, deadlines });
+      this.#post({ type: "calls", id, calls, nowMs, deadlines, waitMs: wait?.ms });
+      wait?.signal?.addEventListener("abort", () => this.#terminated || this.#post({ type: "withdraw", id }), { once: true });
     });
   }
 

@@ -10,6 +10,8 @@ export interface Engine {
 interface Message {
   calls: string[];
   nowMs: number | undefined;
+  /** Until when a claim that finds nothing waits, on the shared clock. */
+  waitUntil: number | undefined;
   deadlines: number[] | undefined;
   chars: number;
   answer: (answers: string[]) => void;
@@ -20,6 +22,9 @@ export class Host {
   readonly #schedule: (task: () => void) => void;
   readonly #onCrash: (reason: string) => void;
   readonly #waiting: Message[] = [];
+  /** Claims that found nothing yet. */
+  readonly #parked = new Set<Message>();
+  #parkTimer: ReturnType<typeof setTimeout> | undefined;
   #waitingCalls = 0;
   #waitingChars = 0;
   #scheduled = false;
@@ -35,24 +40,47 @@ export class Host {
     this.#onCrash = onCrash;
   }
 
-  /** Takes one message of calls; `answer` is called once, after the commit. */
-  submit(calls: string[], nowMs: number | undefined, deadlines: number[] | undefined, answer: (answers: string[]) => void): void {
+  /**
+   * Takes one message of calls; `answer` is called once, after the commit. With `waitMs` the message is one claim, which is tried
+   * again while it finds nothing. Answers the function that ends that wait.
+   */
+  submit(
+    calls: string[],
+    nowMs: number | undefined,
+    deadlines: number[] | undefined,
+    answer: (answers: string[]) => void,
+    waitMs?: number,
+  ): () => void {
     const chars = calls.reduce((sum, text) => sum + text.length, 0);
-    const message = { calls, nowMs, deadlines, chars, answer };
-    if (this.#crashed !== undefined) return answerAll(message, crash(this.#crashed));
-    if (this.#waitingCalls + calls.length / 2 > waitingLimit.calls || this.#waitingChars + chars > waitingLimit.chars) {
-      return answerAll(message, busy());
+    const message: Message = { calls, nowMs, deadlines, chars, answer, waitUntil: waitMs === undefined ? waitMs : sharedNow() + waitMs };
+    if (this.#crashed !== undefined) {
+      answerAll(message, crash(this.#crashed));
+    } else if (this.#waitingCalls + calls.length / 2 > waitingLimit.calls || this.#waitingChars + chars > waitingLimit.chars) {
+      answerAll(message, busy());
+    } else {
+      this.#enqueue(message);
     }
-    this.#waiting.push(message);
-    this.#waitingCalls += calls.length / 2;
-    this.#waitingChars += chars;
-    this.#wake();
+    return () => {
+      message.waitUntil = undefined;
+      if (this.#parked.delete(message)) answerAll(message, nothing);
+    };
   }
 
   /** Runs what waits, then closes the database. */
   close(): void {
+    for (const message of [...this.#parked, ...this.#waiting]) message.waitUntil = undefined;
+    for (const message of this.#parked) answerAll(message, nothing);
+    this.#parked.clear();
+    clearTimeout(this.#parkTimer);
     while (this.#waiting.length > 0) this.#runGroup();
     if (this.#crashed === undefined) this.#engine.close();
+  }
+
+  #enqueue(message: Message): void {
+    this.#waiting.push(message);
+    this.#waitingCalls += message.calls.length / 2;
+    this.#waitingChars += message.chars;
+    this.#wake();
   }
 
   #wake(): void {
@@ -76,13 +104,34 @@ export class Host {
     } catch (trap) {
       this.#crashed = String(trap);
       this.#onCrash(this.#crashed);
-      for (const message of [...group, ...this.#waiting.splice(0)]) answerAll(message, crash(this.#crashed));
+      for (const message of [...group, ...this.#waiting.splice(0), ...this.#parked]) answerAll(message, crash(this.#crashed));
+      this.#parked.clear();
       return;
     }
     let next = 0;
     for (const message of group) {
-      message.answer(Array.from({ length: message.calls.length / 2 }, (_, index) => (isLate(message, index) ? late : answers[next++]!)));
+      const own = Array.from({ length: message.calls.length / 2 }, (_, index) => (isLate(message, index) ? late : answers[next++]!));
+      if (message.waitUntil !== undefined && message.waitUntil > now && own[0] === nothing) this.#park(message);
+      else message.answer(own);
     }
+    // What other calls have changed may be what a claim waits for.
+    if (this.#parked.size > 0 && group.some(({ waitUntil }) => waitUntil === undefined)) this.#retryParked(group[0]?.nowMs);
+  }
+
+  #park(message: Message): void {
+    this.#parked.add(message);
+    // Items also become claimable by themselves, when their time has come.
+    this.#parkTimer ??= setTimeout(() => this.#retryParked(), Math.min(parkedRetryMs, message.waitUntil! - sharedNow()));
+  }
+
+  #retryParked(nowMs?: number): void {
+    clearTimeout(this.#parkTimer);
+    this.#parkTimer = undefined;
+    for (const message of this.#parked) {
+      if (nowMs !== undefined) message.nowMs = nowMs;
+      this.#enqueue(message);
+    }
+    this.#parked.clear();
   }
 
   #takeGroup(): Message[] {
@@ -99,6 +148,12 @@ export class Host {
     return this.#waiting.splice(0, size);
   }
 }
+
+/** How often claims that wait look again, besides after each change. */
+const parkedRetryMs = 250;
+
+/** The answer to a claim that finds nothing. */
+const nothing = JSON.stringify({ ok: [] });
 
 function answerAll({ calls, answer }: Message, error: string): void {
   answer(new Array<string>(calls.length / 2).fill(error));

@@ -19,7 +19,11 @@ export async function startInline(options: BootOptions): Promise<Transport> {
     get ended() {
       return ended;
     },
-    send: (calls, nowMs, deadlines) => new Promise((resolve) => host.submit(calls, nowMs, deadlines, resolve)),
+    send: (calls, nowMs, deadlines, wait) =>
+      new Promise((resolve) => {
+        const withdraw = host.submit(calls, nowMs, deadlines, resolve, wait?.ms);
+        wait?.signal?.addEventListener("abort", withdraw);
+      }),
     close: async () => host.close(),
   };
 }

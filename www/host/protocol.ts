@@ -26,11 +26,17 @@ export interface Transport {
    * `calls` is flat: operation, arguments, operation, arguments …, the arguments being the JSON text of one object.
    * Answers one JSON text per call, in order: `{"ok": result}` or `{"error": {code, message, details?, retryable}}`.
    * `nowMs` is the store's time for these calls, where it is not the system's. `deadlines` has one time of `sharedNow`
-   * per call; a call that was not begun by then need not be run.
+   * per call; a call that was not begun by then need not be run. `wait` is for a message of one claim that finds nothing.
    */
-  send(calls: string[], nowMs?: number, deadlines?: number[]): Promise<string[]>;
+  send(calls: string[], nowMs?: number, deadlines?: number[], wait?: Wait): Promise<string[]>;
   /** Answers what was sent, then gives the storage back. */
   close(): Promise<void>;
+}
+
+/** How long a claim waits for something to claim, and what ends the wait early. */
+export interface Wait {
+  ms: number;
+  signal?: AbortSignal | undefined;
 }
 
 export interface BootOptions {
@@ -43,7 +49,9 @@ export interface BootOptions {
 export type ToHost =
   /** `alive` names a Web Lock that the worker holds as long as it lives. */
   | { type: "boot"; options: BootOptions; alive: string }
-  | { type: "calls"; id: number; calls: string[]; nowMs: number | undefined; deadlines: number[] | undefined }
+  | { type: "calls"; id: number; calls: string[]; nowMs: number | undefined; deadlines: number[] | undefined; waitMs: number | undefined }
+  /** Nobody waits for the answer to that message any more. */
+  | { type: "withdraw"; id: number }
   | { type: "close" };
 
 export type FromHost =

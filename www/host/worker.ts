@@ -7,6 +7,8 @@ const longestHandleWaitMs = 10_000;
 
 let host: Host;
 let releaseStorage = () => {};
+/** How to end the waits of claims, by the number of their message. */
+const withdrawals = new Map<number, () => void>();
 
 self.onmessage = ({ data }: MessageEvent<ToHost>) => {
   if (data.type === "boot") {
@@ -15,8 +17,16 @@ self.onmessage = ({ data }: MessageEvent<ToHost>) => {
       (error) => post({ type: "failed", error: toErrorData(error) }),
     );
   } else if (data.type === "calls") {
-    const { id, calls, nowMs, deadlines } = data;
-    host.submit(calls, nowMs, deadlines, (answers) => post({ type: "answers", id, answers }));
+    const { id, calls, nowMs, deadlines, waitMs } = data;
+    const answer = (answers: string[]) => {
+      withdrawals.delete(id);
+      post({ type: "answers", id, answers });
+    };
+    // An answer is given later, except by a host that refuses; then there is nothing to withdraw.
+    const withdraw = host.submit(calls, nowMs, deadlines, answer, waitMs);
+    if (waitMs !== undefined) withdrawals.set(id, withdraw);
+  } else if (data.type === "withdraw") {
+    withdrawals.get(data.id)?.();
   } else {
     host.close();
     releaseStorage();

@@ -45,7 +45,7 @@ function RunButton({ model, run }: { model: Model; run: Run }) {
         </span>
         <Status execution={execution} />
       </span>
-      <progress aria-label="Steps in the log" max={steps} value={done} />
+      <progress aria-hidden="true" max={steps} value={done} />
       <span class="hint">
         <span>
           {done} of {steps} steps

@@ -1,0 +1,255 @@
+import { equal, match, ok } from "./assert.mjs";
+import { claimOne, contents, enqueue, refuses, register, start } from "./kit.mjs";
+
+// What does not fit a field of each kind.
+const wrong = {
+  name: [5, "", "x".repeat(257), "a\nb", {}],
+  names: ["x", [5], [""], {}],
+  word: ["nonsense", "", 5],
+  text: [5, {}],
+  integer: ["5", 1.5, true, {}],
+  number: ["5", true, {}],
+  boolean: ["true", 1],
+  objects: [{}, [5], "x"],
+  error: [5, true, [], {}, { message: 5 }],
+  backoff: [5, {}, { kind: "random" }, { kind: "fixed", baseMs: "1" }],
+};
+
+const listing = { limit: "integer", order: "word", cursor: "text" };
+const item = { executionId: "name", nodeId: "name", priority: "integer", requires: "names", maxAttempts: "integer", runAt: "integer", backoff: "backoff", idempotencyKey: "name", uniqueFor: "word", concurrencyKey: "name" };
+
+// Of each operation: how it is called, arguments that it takes in the world of `prepare`, the kinds of its fields, and which are required.
+const operations = {
+  "executions.create": {
+    call: (store, args) => store.executions.create(args),
+    fits: { id: "e2", workflowId: "w" },
+    fields: { id: "name", workflowId: "name", workflowVersion: "name", sessionType: "word", parentId: "name", tags: "names" },
+    required: ["workflowId"],
+  },
+  "executions.get": { call: (store, { id, ...rest }) => store.executions.get(id, rest), fits: { id: "e" }, fields: { id: "name" }, required: ["id"] },
+  "executions.list": {
+    call: (store, args) => store.executions.list(args),
+    fits: {},
+    fields: { status: "word", workflowId: "name", parentId: "name", tag: "name", createdAfter: "integer", createdBefore: "integer", ...listing },
+  },
+  "executions.setStatus": {
+    call: (store, { id, expectedStatus, ...args }) => store.executions.setStatus(id, args, { expectedStatus }),
+    fits: { id: "e", status: "running" },
+    fields: { id: "name", status: "word", reason: "text", expectedStatus: "word" },
+    required: ["id", "status"],
+  },
+  "executions.materialize": {
+    call: (store, { id, ...options }) => store.executions.materialize(id, options),
+    fits: { id: "e" },
+    fields: { id: "name", at: "integer" },
+    required: ["id"],
+  },
+  "events.append": {
+    call: (store, { executionId, expectedSequence, ...args }) => store.events.append(executionId, args, { expectedSequence }),
+    fits: { executionId: "e", type: "x-a" },
+    fields: { executionId: "name", type: "name", id: "name", expectedSequence: "integer" },
+    required: ["executionId", "type"],
+  },
+  "events.appendMany": {
+    call: (store, { executionId, events, ...options }) => store.events.appendMany(executionId, events, options),
+    fits: { executionId: "e", events: [{ type: "x-a" }] },
+    fields: { executionId: "name", events: "objects", expectedSequence: "integer" },
+    required: ["executionId", "events"],
+  },
+  "events.list": {
+    call: (store, args) => store.events.list(args),
+    fits: { executionId: "e" },
+    fields: { executionId: "name", after: "integer", types: "names", ...listing },
+    required: ["executionId"],
+  },
+  "events.latestSequence": {
+    call: (store, { executionId, ...rest }) => store.events.latestSequence(executionId, rest),
+    fits: { executionId: "e" },
+    fields: { executionId: "name" },
+    required: ["executionId"],
+  },
+  "queue.enqueue": {
+    call: (store, args) => store.queue.enqueue(args),
+    fits: { id: "i2", queue: "q" },
+    fields: { id: "name", queue: "name", ...item },
+    required: ["queue"],
+    beyond: { maxAttempts: [0, -1], runAt: [-1] },
+  },
+  "queue.enqueueMany": {
+    call: (store, { items, ...rest }) => store.queue.enqueueMany(items, rest),
+    fits: { items: [{ queue: "q" }] },
+    fields: { items: "objects" },
+    required: ["items"],
+  },
+  "queue.claim": {
+    call: (store, args) => store.queue.claim(args),
+    fits: { workerId: "w1", queues: ["q"] },
+    fields: { workerId: "name", namespace: "name", queues: "names", limit: "integer", leaseMs: "integer" },
+    required: ["workerId", "queues"],
+    beyond: { limit: [0, 1001], leaseMs: [0, -1] },
+  },
+  "queue.renew": {
+    call: (store, { id, fence, ...args }) => store.queue.renew({ id, fence }, args),
+    fits: { id: "i", fence: 1 },
+    fields: { id: "name", fence: "integer", leaseMs: "integer" },
+    required: ["id", "fence"],
+    beyond: { leaseMs: [0, -1] },
+  },
+  "queue.complete": {
+    call: (store, { id, fence, ...args }) => store.queue.complete({ id, fence }, args),
+    fits: { id: "i", fence: 1 },
+    fields: { id: "name", fence: "integer", events: "objects", enqueue: "objects" },
+    required: ["id", "fence"],
+  },
+  "queue.fail": {
+    call: (store, { id, fence, ...args }) => store.queue.fail({ id, fence }, args),
+    fits: { id: "i", fence: 1, error: "no" },
+    fields: { id: "name", fence: "integer", error: "error", retryable: "boolean", delayMs: "integer", events: "objects" },
+    required: ["id", "fence", "error"],
+    beyond: { delayMs: [-1] },
+  },
+  "queue.release": {
+    call: (store, { id, fence, ...args }) => store.queue.release({ id, fence }, args),
+    fits: { id: "i", fence: 1 },
+    fields: { id: "name", fence: "integer", delayMs: "integer", reason: "text" },
+    required: ["id", "fence"],
+    beyond: { delayMs: [-1] },
+  },
+  "queue.cancel": { call: (store, { id, ...rest }) => store.queue.cancel(id, rest), fits: { id: "i" }, fields: { id: "name" }, required: ["id"] },
+  "queue.get": { call: (store, { id, ...rest }) => store.queue.get(id, rest), fits: { id: "i" }, fields: { id: "name" }, required: ["id"] },
+  "queue.list": { call: (store, args) => store.queue.list(args), fits: {}, fields: { queue: "name", status: "word", executionId: "name", ...listing } },
+  "queue.attempts": { call: (store, { id, ...rest }) => store.queue.attempts(id, rest), fits: { id: "i" }, fields: { id: "name" }, required: ["id"] },
+  "queues.stats": { call: (store, args) => store.queues.stats(args), fits: {}, fields: { queue: "name", executionId: "name" } },
+  "workers.register": {
+    call: (store, args) => store.workers.register(args),
+    fits: { workerId: "w2", pool: "p", queues: ["q"], capabilities: [], livenessTtlMs: 1_000 },
+    fields: { workerId: "name", pool: "name", queues: "names", capabilities: "names", livenessTtlMs: "integer", namespace: "name" },
+    required: ["workerId", "pool", "queues", "capabilities", "livenessTtlMs"],
+    beyond: { livenessTtlMs: [0, -1] },
+  },
+  "workers.heartbeat": {
+    call: (store, args) => store.workers.heartbeat(args),
+    fits: { workerId: "w1" },
+    fields: { workerId: "name", namespace: "name", load: "number" },
+    required: ["workerId"],
+  },
+  "workers.markDead": {
+    call: (store, args) => store.workers.markDead(args),
+    fits: { workerId: "w1", reason: "r" },
+    fields: { workerId: "name", namespace: "name", reason: "text", releaseLeases: "boolean" },
+    required: ["workerId", "reason"],
+  },
+  "workers.list": { call: (store, args) => store.workers.list(args), fits: {}, fields: { namespace: "name", pool: "name", queue: "name", capability: "name", ...listing } },
+  sweep: { call: (store, args) => store.sweep(args), fits: {}, fields: { limit: "integer", intervalMs: "integer" }, beyond: { limit: [0, -1], intervalMs: [0, -1] } },
+};
+
+/** An execution e, its item i, claimed, and a worker w1. */
+async function prepare(store) {
+  await start(store, { id: "e" });
+  await enqueue(store, { id: "i", executionId: "e", nodeId: "n" });
+  await register(store);
+  equal((await claimOne(store)).fence, 1);
+}
+
+export const errors = {
+  ...Object.fromEntries(
+    Object.entries(operations).map(([operation, { call, fits, fields, required = [], beyond = {} }]) => [
+      `${operation}: unknown fields, missing ones and wrong types are refused and named, and change nothing`,
+      async ({ store }) => {
+        await prepare(store);
+        const before = await contents(store);
+        const refuse = async (args, field) => {
+          // A list is no promise before somebody waits for it.
+          const attempt = async () => await call(store, args);
+          const error = await attempt().then(
+            () => ({ code: "none" }),
+            (error) => error,
+          );
+          match(error, { code: "invalid_argument", message: new RegExp(`\\b${field}\\b`) }, `the error of ${operation} with ${JSON.stringify(args).slice(0, 200)}`);
+        };
+        await refuse({ ...fits, surplus: 1 }, "surplus");
+        for (const field of required) await refuse({ ...fits, [field]: undefined }, field);
+        for (const [field, kind] of Object.entries(fields)) {
+          for (const value of [...wrong[kind], ...(beyond[field] ?? []), ...(required.includes(field) ? [null] : [])]) await refuse({ ...fits, [field]: value }, field);
+        }
+        equal(await contents(store), before);
+        // What was refused was refused for that field: without it the call is a good one.
+        await call(store, fits);
+      },
+    ]),
+  ),
+
+  "unknown fields inside are refused and named too": async ({ store }) => {
+    await prepare(store);
+    const lease = { id: "i", fence: 1 };
+    await refuses(store, () => store.events.appendMany("e", [{ type: "x-a" }, { type: "x-a", surplus: 1 }]), "invalid_argument", /surplus/);
+    await refuses(store, () => store.queue.enqueueMany([{ queue: "q", surplus: 1 }]), "invalid_argument", /surplus/);
+    await refuses(store, () => enqueue(store, { backoff: { kind: "fixed", surplus: 1 } }), "invalid_argument", /surplus/);
+    await refuses(store, () => store.queue.complete(lease, { events: [{ type: "x-a", surplus: 1 }] }), "invalid_argument", /surplus/);
+    await refuses(store, () => store.queue.complete(lease, { enqueue: [{ queue: "q", surplus: 1 }] }), "invalid_argument", /surplus/);
+    await refuses(store, () => store.queue.fail(lease, { error: { message: "m", surplus: 1 } }), "invalid_argument", /error/);
+  },
+
+  "an operation that does not exist is refused as unsupported and named": async ({ openRaw }) => {
+    const { store, call } = await openRaw();
+    await prepare(store);
+    const before = await contents(store);
+    for (const operation of ["executions.destroyAll", "queue", "", "QUEUE.GET", "queue.get ", "__proto__"]) {
+      const { error } = await call(operation, "{}");
+      match(error, { code: "unsupported", retryable: false }, operation);
+      ok(error.message.includes(JSON.stringify(operation)), `the message does not name ${operation}: ${error.message}`);
+    }
+    equal(await contents(store), before);
+  },
+
+  "arguments that are not JSON, or no object, are refused": async ({ openRaw }) => {
+    const { store, call } = await openRaw();
+    await prepare(store);
+    const before = await contents(store);
+    for (const text of ["", "{", "nonsense", "[]", "5", "null", '"x"', '{"queue":"q"} {}', '{"queue":"q",}', "{'queue':'q'}", '{"queue":"q","payload":01}', '{"queue":"q","payload":"\u0000"}']) {
+      const { error } = await call("queue.enqueue", text);
+      match(error, { code: "invalid_argument", message: /queue\.enqueue/ }, `the error of ${text}`);
+    }
+    equal(await contents(store), before);
+  },
+
+  "a fault of one call does no harm to others that are made at the same time": async ({ store }) => {
+    const calls = [
+      start(store, { id: "a" }),
+      store.executions.setStatus("nobody", { status: "running" }),
+      enqueue(store, { id: "b" }),
+      enqueue(store, { id: "b", payload: 1 }),
+      store.queue.claim({ workerId: "w1", queues: ["q"], limit: 0 }),
+      start(store, { id: "c" }),
+    ];
+    const outcomes = await Promise.allSettled(calls);
+    equal(outcomes.map(({ value, reason }) => value?.id ?? reason.code), ["a", "not_found", "b", "conflict", "invalid_argument", "c"]);
+    equal((await contents(store)).executions.map(({ id }) => id), ["a", "c"]);
+  },
+
+  "after an error the next write works": async ({ store }) => {
+    await enqueue(store, { id: "taken" });
+    for (let n = 0; n < 5; n++) {
+      await refuses(store, () => store.queue.enqueueMany([{ queue: "new", id: `n${n}` }, { queue: "q", id: "taken", payload: 1 }]), "conflict");
+      match(await enqueue(store, { id: `i${n}` }), { created: true });
+    }
+  },
+
+  "an error has its class, code, details and retryable, and says which value is at fault": async ({ store, runkeep }) => {
+    const { RunkeepError, isRunkeepError } = runkeep;
+    await start(store, { id: "run" });
+    const error = await store.executions.setStatus("run", { status: "completed" }).catch((error) => error);
+    ok(error instanceof RunkeepError && error instanceof Error, "it is not of the class");
+    equal([isRunkeepError(error), isRunkeepError(error, "invalid_transition"), isRunkeepError(error, "conflict"), isRunkeepError(new Error("x"))], [true, true, false, false]);
+    match(error, { name: "RunkeepError", code: "invalid_transition", message: /run.*pending.*completed/, retryable: false });
+    equal(error.details, { id: "run", from: "pending", to: "completed" });
+    match(error, { stack: /RunkeepError.*pending/ });
+  },
+
+  "details of an error are plain data, however deep": async ({ store }) => {
+    const error = await enqueue(store, { payload: { items: [1, { bad: 5n }] } }).catch((error) => error);
+    equal(JSON.parse(JSON.stringify(error.details)), error.details);
+    const second = await store.queue.enqueueMany([{ queue: "q" }, { queue: "q", maxAttempts: 0 }]).catch((error) => error);
+    equal(second.details, { index: 1, path: "items[1].maxAttempts" });
+  },
+};

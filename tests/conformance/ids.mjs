@@ -1,0 +1,127 @@
+import { equal, match, ok } from "./assert.mjs";
+import { all, claim, contents, enqueue, range, refuses, register, start } from "./kit.mjs";
+
+const uuid7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
+
+/** Every argument that is a name: a call that gives it, and succeeds where it is a good one. */
+const named = {
+  "executions.create id": (store, id) => start(store, { id }),
+  "executions.create workflowId": (store, workflowId) => start(store, { workflowId }),
+  "executions.create workflowVersion": (store, workflowVersion) => start(store, { workflowVersion }),
+  "executions.create parentId": (store, parentId) => start(store, { parentId }),
+  "executions.create tags": (store, tag) => start(store, { tags: [tag] }),
+  "events.append id": async (store, id) => store.events.append((await start(store)).id, { type: "x-a", id }),
+  "queue.enqueue id": (store, id) => enqueue(store, { id }),
+  "queue.enqueue queue": (store, queue) => enqueue(store, { queue }),
+  "queue.enqueue nodeId": async (store, nodeId) => enqueue(store, { executionId: (await start(store)).id, nodeId }),
+  "queue.enqueue requires": (store, capability) => enqueue(store, { requires: [capability] }),
+  "queue.enqueue idempotencyKey": (store, idempotencyKey) => enqueue(store, { idempotencyKey }),
+  "queue.enqueue concurrencyKey": (store, concurrencyKey) => enqueue(store, { concurrencyKey }),
+  "queue.claim workerId": (store, workerId) => claim(store, { workerId }),
+  "queue.claim namespace": (store, namespace) => claim(store, { namespace }),
+  "queue.claim queues": (store, queue) => claim(store, { queues: [queue] }),
+  "workers.register workerId": (store, workerId) => register(store, { workerId }),
+  "workers.register pool": (store, pool) => register(store, { workerId: `of ${pool.length}`, pool }),
+  "workers.register queues": (store, queue) => register(store, { queues: [queue] }),
+  "workers.register capabilities": (store, capability) => register(store, { capabilities: [capability] }),
+  "workers.register namespace": (store, namespace) => register(store, { namespace }),
+};
+
+export const ids = {
+  "ids are UUIDs of version 7, with the time of their making, and never the same": async ({ store, clock }) => {
+    const made = [];
+    for (const n of range(50)) {
+      clock.advance(n);
+      const run = await start(store);
+      const item = await enqueue(store);
+      const event = await store.events.append(run.id, { type: "x-a" });
+      for (const { id } of [run, item, event]) {
+        match({ id }, { id: uuid7 });
+        equal(Number.parseInt(id.replace("-", "").slice(0, 12), 16), clock.now(), `the time in ${id}`);
+        made.push(id);
+      }
+    }
+    equal(new Set(made).size, made.length);
+  },
+
+  "creating an execution again with the same arguments answers the one there is": async ({ store, clock }) => {
+    const given = { id: "run", workflowId: "w", input: { a: 1, b: [2] }, tags: ["t"] };
+    await store.executions.create(given);
+    await store.executions.setStatus("run", { status: "running" });
+    clock.advance(5);
+    const before = await store.executions.get("run");
+    equal(await store.executions.create(given), { ...before, created: false });
+    equal(await store.executions.create({ ...given, input: { b: [2], a: 1 } }), { ...before, created: false }, "with members in another order");
+    equal(await contents(store).then(({ executions }) => executions), [before]);
+  },
+
+  "creating an execution with a known id and other arguments is a conflict": async ({ store }) => {
+    await store.executions.create({ id: "run", workflowId: "w", input: 1 });
+    for (const other of [{ workflowId: "w2", input: 1 }, { workflowId: "w", input: 2 }, { workflowId: "w" }, { workflowId: "w", input: 1, tags: ["t"] }]) {
+      await refuses(store, () => store.executions.create({ id: "run", ...other }), "conflict", /run/);
+    }
+  },
+
+  "enqueueing again with the same id and arguments answers the item there is": async ({ store }) => {
+    const given = { id: "item", queue: "q", payload: { a: 1, b: 2 } };
+    await store.queue.enqueue(given);
+    const [item] = await claim(store);
+    equal(await store.queue.enqueue({ ...given, payload: { b: 2, a: 1 } }), { ...item, created: false });
+    await store.queue.complete(item);
+    match(await store.queue.enqueue(given), { status: "completed", created: false });
+    equal((await all(store.queue.list())).length, 1);
+  },
+
+  "enqueueing with a known id and other arguments is a conflict": async ({ store }) => {
+    await store.queue.enqueue({ id: "item", queue: "q", payload: 1 });
+    for (const other of [{ queue: "q", payload: 2 }, { queue: "other", payload: 1 }, { queue: "q", payload: 1, priority: 1 }]) {
+      await refuses(store, () => store.queue.enqueue({ id: "item", ...other }), "conflict", /item/);
+    }
+  },
+
+  "a record whose id the store made is not met again by giving that id with other arguments": async ({ store }) => {
+    const run = await start(store, { input: 1 });
+    const item = await enqueue(store, { payload: 1 });
+    await refuses(store, () => start(store, { id: run.id, input: 2 }), "conflict");
+    await refuses(store, () => enqueue(store, { id: item.id, payload: 2 }), "conflict");
+  },
+
+  "an execution, an item and an event may have the same id": async ({ store }) => {
+    match(await start(store, { id: "one" }), { id: "one", created: true });
+    match(await enqueue(store, { id: "one" }), { id: "one", created: true });
+    match(await store.events.append("one", { id: "one", type: "x-a" }), { id: "one", created: true });
+  },
+
+  "a name may be 256 bytes of anything but control characters": async ({ store }) => {
+    for (const [what, give] of Object.entries(named)) {
+      for (const name of ["🎉".repeat(64), "é".repeat(128), "x".repeat(256), "a, b; \"c\" 'd' `e` %_\\ --", "__proto__", " ", "\u2028"]) {
+        await give(store, name).catch((error) => Promise.reject(new Error(`${what} ${JSON.stringify(name)}: ${error.message}`)));
+      }
+    }
+    equal(await store.executions.get("🎉".repeat(64)).then(({ id }) => id), "🎉".repeat(64));
+    equal(await store.queue.get("a, b; \"c\" 'd' `e` %_\\ --").then(({ id }) => id), "a, b; \"c\" 'd' `e` %_\\ --");
+  },
+
+  "a name that is empty, too long or has control characters is refused and named": async ({ store }) => {
+    for (const [what, give] of Object.entries(named)) {
+      const field = new RegExp(what.split(" ")[1]);
+      for (const name of ["", `${"🎉".repeat(64)}x`, "é".repeat(129), "x".repeat(257), "x".repeat(300), "a\u0000", "\n", "a\u001fb", "\u007f", "\u0085", "\u009f"]) {
+        const before = await store.queues.stats();
+        const error = await give(store, name).then(
+          () => ({ code: "none" }),
+          (error) => error,
+        );
+        match(error, { code: "invalid_argument", message: field }, `the error of ${what} ${JSON.stringify(name)}`);
+        equal(await store.queues.stats(), before);
+      }
+    }
+    const { executions, items, workers } = await contents(store);
+    ok(executions.every(({ workflowId }) => workflowId === "w"), "an execution with a bad name is there");
+    equal([items, workers], [[], []]);
+  },
+
+  "names are compared byte by byte": async ({ store }) => {
+    for (const id of ["Run", "run", "run ", "ｒun", "re\u0301sume\u0301", "r\u00e9sum\u00e9"]) match(await start(store, { id }), { id, created: true });
+    equal(await store.executions.get("RUN"), null);
+  },
+};

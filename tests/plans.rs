@@ -1,0 +1,488 @@
+//! SQL is code: each statement that the store runs finds its rows by an index, however large the tables are.
+//!
+//! A scenario calls every operation in all its variants and records the SQL. SQLite is then asked for the plan of each statement, on a
+//! database of some size, with and without the statistics of ANALYZE.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use common::{Folder, START, clock, options};
+use runkeep::{ManualClock, OPERATIONS, Store};
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+/// Operations whose cost must not depend on how much is stored: none of their statements may be among [`EXCEPTIONS`].
+const HOT: &[&str] = &[
+    "events.append",
+    "executions.get",
+    "queue.get",
+    "queue.enqueue",
+    "queue.claim",
+    "queue.renew",
+    "queue.complete",
+    "queue.fail",
+    "queue.release",
+    "workers.heartbeat",
+    "queues.stats",
+    "leases.listExpired",
+    // Its parts: expired leases, lapsed workers, due items, keys, retention.
+    "sweep",
+];
+
+/// How rows are found: an index (`table.key` is the primary key), and the terms by which it is searched. More terms are fine.
+struct Search {
+    by: &'static str,
+    terms: &'static [&'static str],
+    /// What bounds the rows found, where it is not that they are one row or those of one thing. `LIMIT` is looked for in the statement.
+    bounded_by: &'static str,
+}
+
+const fn search(by: &'static str, terms: &'static [&'static str], bounded_by: &'static str) -> Search {
+    Search { by, terms, bounded_by }
+}
+
+const LIMIT: &str = "LIMIT";
+const FEW: &str = "a store has few tenants and queues";
+
+const SEARCHES: &[Search] = &[
+    search("tenants.key", &["rowid=?"], ""),
+    search("tenants.key", &[], FEW),
+    search("retention.key", &["rowid=?"], ""),
+    search("executions.key", &["rowid=?"], ""),
+    search("executions.key", &["rowid>?", "rowid<?"], LIMIT),
+    search("executions_by_id", &["tenant=?", "id=?"], ""),
+    search("executions_by_status", &["tenant=?", "status=?", "rowid>?", "rowid<?"], LIMIT),
+    search("executions_by_parent", &["tenant=?", "parent_id=?", "rowid>?", "rowid<?"], LIMIT),
+    search("execution_documents.key", &["rowid=?"], ""),
+    search("execution_states.key", &["rowid=?"], ""),
+    search("events.key", &["execution=?", "sequence>?", "sequence<?"], LIMIT),
+    search("events_by_id", &["tenant=?", "id=?"], ""),
+    search("approvals.key", &["execution=?", "approval_id=?"], ""),
+    search("approvals.key", &["execution=?"], "the approvals of one execution"),
+    search("queues.key", &["rowid=?"], ""),
+    search("queues.key", &["rowid>?", "rowid<?"], FEW),
+    search("queues_by_name", &["tenant=?", "name=?"], ""),
+    search("queue_keys.key", &["queue=?", "concurrency_key=?"], ""),
+    search("queue_keys_by_wake", &["queue=?", "wake_at<?"], LIMIT),
+    search("queue_keys_by_wake", &["queue=?", "wake_at>?"], LIMIT),
+    search("requirement_classes.key", &["rowid=?"], ""),
+    search("requirement_classes.key", &["rowid>?", "rowid<?"], LIMIT),
+    search("requirement_classes_of_queue", &["queue=?"], "64 classes a queue"),
+    search("items.key", &["rowid=?"], ""),
+    search("items.key", &["rowid>?", "rowid<?"], LIMIT),
+    search("items_by_id", &["tenant=?", "id=?"], ""),
+    search("items_ready", &["queue=?", "class=?"], LIMIT),
+    search("items_scheduled", &["queue=?", "run_at<?"], LIMIT),
+    search("items_leased", &["queue=?", "lease_expires_at<?"], LIMIT),
+    search("items_blocked", &["queue=?"], LIMIT),
+    search("items_waiting_by_key", &["queue=?", "concurrency_key=?", "class=?", "blocked=?"], ""),
+    search("items_claimed_by_key", &["queue=?", "concurrency_key=?"], "what is claimed of one key"),
+    search("items_of_execution", &["execution=?"], "the items of one execution"),
+    search("items_by_idempotency_key", &["queue=?", "idempotency_key=?"], ""),
+    search("item_payloads.key", &["rowid=?"], ""),
+    search("attempts.key", &["item=?"], ""),
+    search("workers.key", &["rowid=?"], ""),
+    search("workers.key", &["rowid>?", "rowid<?"], LIMIT),
+    search("workers_by_id", &["tenant=?", "namespace=?", "worker_id=?"], ""),
+    search("workers_by_expiry", &["tenant=?", "expires_at<?"], LIMIT),
+    search("worker_history.key", &["rowid=?"], ""),
+    search("worker_history.key", &["rowid>?", "rowid<?"], LIMIT),
+];
+
+/// Statements that may find more rows than that, each for a reason. None of a hot operation is among them.
+const EXCEPTIONS: &[(&str, &str)] = &[];
+
+/// The SQL that each operation has run.
+struct Recorder {
+    store: Store,
+    clock: ManualClock,
+    statements: BTreeMap<&'static str, BTreeSet<String>>,
+}
+
+impl Recorder {
+    fn new(store: Store, clock: ManualClock) -> Self {
+        store.efforts();
+        Self { store, clock, statements: BTreeMap::new() }
+    }
+
+    #[track_caller]
+    fn call(&mut self, operation: &str, arguments: Value) -> Value {
+        let answer = common::call(&self.store, operation, arguments);
+        self.record(operation);
+        answer
+    }
+
+    #[track_caller]
+    fn fails(&mut self, operation: &str, arguments: Value, expected: &str) {
+        assert_eq!(common::code(&self.store, operation, arguments.clone()), expected, "{operation} {arguments}");
+        self.record(operation);
+    }
+
+    fn record(&mut self, operation: &str) {
+        let name = OPERATIONS.iter().find(|known| known.name == operation).unwrap().name;
+        self.statements.entry(name).or_default().extend(self.store.efforts().into_keys());
+    }
+
+    fn all(&self) -> BTreeSet<&str> {
+        self.statements.values().flatten().map(String::as_str).collect()
+    }
+
+    #[track_caller]
+    fn claim_from(&mut self, queue: &str) -> Value {
+        let claimed = self.call("queue.claim", json!({ "workerId": "w", "queues": [queue], "leaseMs": 1000 }));
+        assert_eq!(claimed.as_array().unwrap().len(), 1, "{queue}");
+        json!({ "id": claimed[0]["id"], "fence": claimed[0]["fence"] })
+    }
+}
+
+/// `base` with the members of `more`.
+fn with(base: &Value, more: Value) -> Value {
+    let mut all = base.clone();
+    all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    all
+}
+
+/// Calls every operation in all its variants.
+fn scenario() -> Recorder {
+    let clock = clock();
+    let mut r = Recorder::new(Store::in_memory_with(options(&clock)).unwrap(), clock);
+    executions(&mut r);
+    events(&mut r);
+    workers(&mut r);
+    items(&mut r);
+    settlements(&mut r);
+    limits(&mut r);
+    dead_letters(&mut r);
+    lists(&mut r);
+    time(&mut r);
+    r
+}
+
+fn executions(r: &mut Recorder) {
+    let run = json!({ "workflowId": "w", "id": "run", "tags": ["t"], "metadata": {}, "input": 1 });
+    r.call("executions.create", run.clone());
+    r.call("executions.create", run);
+    r.fails("executions.create", json!({ "workflowId": "other", "id": "run" }), "conflict");
+    r.call("executions.create", json!({ "workflowId": "w", "parentId": "run" }));
+    r.call("executions.get", json!({ "id": "run" }));
+    r.call("executions.setStatus", json!({ "id": "run", "status": "running", "expectedStatus": "pending", "reason": "go" }));
+    r.fails("executions.setStatus", json!({ "id": "run", "status": "pending" }), "invalid_transition");
+}
+
+fn events(r: &mut Recorder) {
+    let of = |event_type: &str, data: Value| json!({ "executionId": "run", "type": event_type, "data": data });
+    r.call("events.append", with(&of("x-a", json!(1)), json!({ "id": "e-1", "expectedSequence": 1 })));
+    r.call("events.append", with(&of("x-a", json!(1)), json!({ "id": "e-1", "expectedSequence": 1 })));
+    r.fails("events.append", with(&of("x-b", json!(1)), json!({ "id": "e-1" })), "conflict");
+    r.call("events.append", of("node_started", json!({ "nodeId": "n", "workerId": "w", "attempt": 1 })));
+    let done = json!({ "nodeId": "n", "output": 1, "statePatch": { "a": 1 }, "durationMs": 1 });
+    r.call("events.append", of("node_completed", done));
+    r.call("events.append", of("interrupt_raised", json!({ "nodeId": "n", "reason": "r", "stateForReview": {} })));
+    r.call("events.append", of("approval_received", json!({ "nodeId": "n", "decision": "approved" })));
+    let asks = json!({ "nodeId": "n", "approvalId": "a", "toolName": "t", "approver": "me", "context": {} });
+    r.call("events.append", of("tool_approval_required", asks));
+    r.call("events.append", of("approval_received", json!({ "nodeId": "n", "approvalId": "a", "decision": "rejected" })));
+    r.call("events.appendMany", json!({ "executionId": "run", "events": [{ "type": "x-a" }, { "type": "x-b", "id": "e-2" }] }));
+    r.call("events.latestSequence", json!({ "executionId": "run" }));
+    r.call("executions.materialize", json!({ "id": "run" }));
+    r.call("executions.materialize", json!({ "id": "run", "at": 2 }));
+}
+
+fn workers(r: &mut Recorder) {
+    let worker = json!({ "workerId": "w", "pool": "p", "queues": ["q"], "capabilities": ["gpu"], "livenessTtlMs": 600_000 });
+    r.call("workers.register", worker.clone());
+    r.call("workers.register", worker.clone());
+    r.fails("workers.register", with(&worker, json!({ "pool": "other" })), "conflict");
+    r.call("workers.heartbeat", json!({ "workerId": "w", "load": 0.5 }));
+    r.call("workers.heartbeat", json!({ "workerId": "nobody" }));
+    r.call("workers.register", with(&worker, json!({ "workerId": "dead", "livenessTtlMs": 1 })));
+    r.clock.advance(1);
+    r.call("workers.register", with(&worker, json!({ "workerId": "dead" })));
+    r.call("queue.enqueue", json!({ "queue": "of-dead" }));
+    r.call("queue.claim", json!({ "workerId": "dead", "queues": ["of-dead"] }));
+    r.call("workers.markDead", json!({ "workerId": "dead", "reason": "gone" }));
+    r.call("workers.markDead", json!({ "workerId": "nobody", "reason": "gone", "releaseLeases": false }));
+}
+
+fn items(r: &mut Recorder) {
+    let item = json!({ "queue": "q", "executionId": "run", "nodeId": "n" });
+    r.call("queue.enqueue", json!({ "queue": "q" }));
+    r.call("queue.enqueue", with(&item, json!({ "id": "i-1", "payload": "x".repeat(5000) })));
+    r.call("queue.enqueue", with(&item, json!({ "id": "i-1", "payload": "x".repeat(5000) })));
+    r.fails("queue.enqueue", with(&item, json!({ "id": "i-1" })), "conflict");
+    r.call("queue.enqueue", with(&item, json!({ "delayMs": 100, "backoff": { "kind": "fixed" }, "priority": 1 })));
+    r.call("queue.enqueue", with(&item, json!({ "runAt": START, "requires": ["gpu"] })));
+    r.call("queue.enqueue", with(&item, json!({ "requires": ["gpu"], "maxAttempts": 1 })));
+    for unique_for in [Value::Null, json!("unfinished"), json!("ever"), json!("ever")] {
+        r.call("queue.enqueue", json!({ "queue": "once", "idempotencyKey": "k", "uniqueFor": unique_for }));
+    }
+    r.fails("queue.enqueue", json!({ "queue": "once", "idempotencyKey": "k", "payload": 1 }), "conflict");
+    r.call("queue.enqueueMany", json!({ "items": [{ "queue": "q" }, { "queue": "q2", "concurrencyKey": "k" }] }));
+    for id in ["wait-1", "wait-2"] {
+        let delay_ms = if id == "wait-1" { 0 } else { 1000 };
+        r.call("queue.enqueue", with(&item, json!({ "id": id, "queue": "to-cancel", "delayMs": delay_ms })));
+        r.call("queue.cancel", json!({ "id": id }));
+        r.fails("queue.cancel", json!({ "id": id }), "conflict");
+    }
+    r.call("queue.get", json!({ "id": "i-1" }));
+    r.call("queue.get", json!({ "id": "none" }));
+}
+
+fn settlements(r: &mut Recorder) {
+    let item = json!({ "queue": "s", "executionId": "run", "nodeId": "n", "backoff": { "kind": "fixed", "baseMs": 0 } });
+    let enqueue = |r: &mut Recorder| {
+        r.call("queue.enqueue", item.clone());
+        r.claim_from("s")
+    };
+    let held = enqueue(r);
+    r.call("queue.renew", held.clone());
+    r.call("queue.renew", with(&held, json!({ "leaseMs": 5000, "progress": { "at": 1 } })));
+    let complete = json!({ "output": 1, "events": [{ "type": "x-a" }], "statePatch": { "b": 2 }, "enqueue": [{ "queue": "next" }] });
+    r.call("queue.complete", with(&held, complete.clone()));
+    r.call("queue.complete", with(&held, complete));
+    r.fails("queue.complete", held.clone(), "conflict");
+    r.fails("queue.renew", held, "conflict");
+    // Each way in which a delivery ends without completion.
+    for how in [json!({}), json!({ "delayMs": 1 }), json!({ "retryable": false, "events": [{ "type": "x-a" }] })] {
+        let held = enqueue(r);
+        r.call("queue.fail", with(&with(&held, json!({ "error": "e" })), how));
+        r.clock.advance(1);
+        drain(r, "s");
+    }
+    for how in [json!({}), json!({ "delayMs": 1, "reason": "429" })] {
+        let held = enqueue(r);
+        r.call("queue.release", with(&held, how));
+        r.clock.advance(1);
+        drain(r, "s");
+    }
+    let held = enqueue(r);
+    r.call("queue.cancel", json!({ "id": held["id"] }));
+    r.call("queue.release", held.clone());
+    r.fails("queue.release", json!({ "id": held["id"], "fence": 99 }), "lease_lost");
+    r.call("queue.attempts", json!({ "id": held["id"] }));
+    // A lease that a claim finds expired.
+    enqueue(r);
+    r.clock.advance(1000);
+    drain(r, "s");
+}
+
+/// Completes what can be claimed.
+fn drain(r: &mut Recorder, queue: &str) {
+    while let Some(item) =
+        r.call("queue.claim", json!({ "workerId": "w", "queues": [queue], "limit": 10 })).as_array().unwrap().first()
+    {
+        r.call("queue.complete", json!({ "id": item["id"], "fence": item["fence"] }));
+    }
+}
+
+fn limits(r: &mut Recorder) {
+    let keyed = json!({ "queue": "l", "concurrencyKey": "k" });
+    for n in 0..4 {
+        r.call("queue.enqueue", with(&keyed, json!({ "delayMs": 20 * n })));
+    }
+    let rate = json!({ "limit": 2, "perMs": 10 });
+    let all = json!({
+        "name": "l", "concurrency": 2, "keyConcurrency": 1, "rateLimit": rate, "keyRateLimit": rate, "maxAttempts": 2,
+        "backoff": { "kind": "linear" },
+    });
+    r.call("queues.configure", all.clone());
+    r.call("queues.configure", all);
+    r.call("queue.enqueue", keyed.clone());
+    let held = r.claim_from("l");
+    assert_eq!(r.call("queue.claim", json!({ "workerId": "w", "queues": ["l", "q2", "none"], "limit": 2 }))[0]["queue"], "q2");
+    r.call("queue.complete", held);
+    let held = r.claim_from("l");
+    r.call("queue.fail", with(&held, json!({ "error": "e", "delayMs": 1 })));
+    r.clock.advance(20);
+    let held = r.claim_from("l");
+    r.call("queue.complete", held);
+    r.call("queues.hold", json!({ "name": "l", "key": "k", "until": START + 1_000_000 }));
+    r.call("queues.stats", json!({ "queue": "l" }));
+    r.call("queues.hold", json!({ "name": "l", "key": "k", "until": null }));
+    r.call("queues.hold", json!({ "name": "l", "until": START + 1_000_000 }));
+    r.call("queues.hold", json!({ "name": "l", "until": null }));
+    r.call("queues.pause", json!({ "name": "l" }));
+    r.call("queues.resume", json!({ "name": "l" }));
+    // A lowered limit, and none.
+    r.call("queues.configure", json!({ "name": "l", "keyConcurrency": 2 }));
+    r.call("queues.configure", json!({ "name": "l", "keyConcurrency": 1, "keyRateLimit": null }));
+    r.call("queues.configure", json!({ "name": "l", "keyConcurrency": null }));
+}
+
+fn dead_letters(r: &mut Recorder) {
+    for id in ["d-1", "d-2", "d-3", "d-4"] {
+        r.call("queue.enqueue", json!({ "queue": "d", "id": id, "idempotencyKey": id }));
+        let held = r.claim_from("d");
+        r.call("queue.fail", with(&held, json!({ "error": "e", "retryable": false })));
+    }
+    r.call("deadLetters.redrive", json!({ "id": "d-1" }));
+    r.fails("deadLetters.redrive", json!({ "id": "d-1" }), "conflict");
+    r.call("deadLetters.redrive", json!({ "id": "d-2", "payload": "x".repeat(5000) }));
+    r.call("queue.enqueue", json!({ "queue": "d", "idempotencyKey": "d-3" }));
+    assert_eq!(r.call("deadLetters.redrive", json!({ "queue": "d", "payload": 1 }))["refused"][0]["code"], "conflict");
+    r.call("deadLetters.redrive", json!({ "queue": "none" }));
+    r.call("deadLetters.delete", json!({ "id": "d-3" }));
+    drain(r, "d");
+}
+
+fn lists(r: &mut Recorder) {
+    for (operation, filters) in [
+        (
+            "executions.list",
+            vec![
+                json!({ "status": "running" }),
+                json!({ "workflowId": "w" }),
+                json!({ "parentId": "run" }),
+                json!({ "parentId": "run", "status": "pending" }),
+                json!({ "tag": "t" }),
+                json!({ "createdAfter": 0, "createdBefore": START * 2 }),
+            ],
+        ),
+        ("events.list", vec![json!({ "executionId": "run" }), json!({ "executionId": "run", "after": 1, "types": ["x-a"] })]),
+        (
+            "queue.list",
+            vec![
+                json!({ "queue": "q" }),
+                json!({ "queue": "none" }),
+                json!({ "status": "pending" }),
+                json!({ "executionId": "run" }),
+                json!({ "executionId": "run", "queue": "q", "status": "completed" }),
+            ],
+        ),
+        ("queues.list", vec![]),
+        ("deadLetters.list", vec![json!({ "queue": "d" }), json!({ "queue": "none" })]),
+        (
+            "workers.list",
+            vec![json!({ "namespace": "default", "pool": "p" }), json!({ "queue": "q" }), json!({ "capability": "gpu" })],
+        ),
+        ("workers.history", vec![json!({ "namespace": "default" }), json!({ "workerId": "w" })]),
+    ] {
+        let mut filters = filters;
+        if operation != "events.list" {
+            filters.push(json!({}));
+        }
+        for (filter, order) in filters.iter().flat_map(|filter| [(filter, "asc"), (filter, "desc")]) {
+            let filter = with(filter, json!({ "order": order, "limit": 1 }));
+            let page = r.call(operation, filter.clone());
+            if !page["nextCursor"].is_null() {
+                r.call(operation, with(&filter, json!({ "cursor": page["nextCursor"] })));
+            }
+        }
+    }
+    for of in [json!({}), json!({ "queue": "q" }), json!({ "executionId": "run" }), json!({ "executionId": "run", "queue": "q" })] {
+        r.call("queues.stats", of);
+    }
+    r.call("queue.enqueueMany", json!({ "items": [{ "queue": "e" }, { "queue": "e", "executionId": "run", "nodeId": "n" }] }));
+    r.call("queue.claim", json!({ "workerId": "w", "queues": ["e"], "limit": 2, "leaseMs": 1 }));
+    r.clock.advance(1);
+    let page = r.call("leases.listExpired", json!({ "limit": 1 }));
+    let rest = json!({ "cursor": page["nextCursor"], "namespace": "default", "asOf": START * 2 });
+    assert_eq!(r.call("leases.listExpired", rest)["items"].as_array().unwrap().len(), 1);
+}
+
+/// What time brings, and the ends of things.
+fn time(r: &mut Recorder) {
+    for (queue, more) in [
+        ("t1", json!({})),
+        ("t1", json!({ "maxAttempts": 1 })),
+        ("t1", json!({})),
+        ("t2", json!({ "delayMs": 5000 })),
+        ("t3", json!({ "concurrencyKey": "k" })),
+    ] {
+        r.call("queue.enqueue", with(&json!({ "queue": queue, "executionId": "run", "nodeId": "n" }), more));
+    }
+    r.call("queues.hold", json!({ "name": "t3", "key": "k", "until": START + 100_000 }));
+    let claimed = r.call("queue.claim", json!({ "workerId": "w", "queues": ["t1"], "limit": 3, "leaseMs": 1000 }));
+    r.call("queue.cancel", json!({ "id": claimed[2]["id"] }));
+    r.call("sweep", json!({ "intervalMs": 1000 }));
+    // The device sleeps.
+    r.clock.advance(600_000);
+    assert_eq!(r.call("sweep", json!({ "intervalMs": 1000 }))["suspendedMs"], 600_000);
+    r.clock.advance(700_000);
+    let report = r.call("sweep", json!({}));
+    for part in ["leasesRetried", "leasesDeadLettered", "leasesCancelled", "workersExpired"] {
+        assert!(report[part].as_i64() > Some(0), "{part}: {report}");
+    }
+    // An end, with items that wait; and what is left of it.
+    let end = json!({ "executionId": "run", "type": "workflow_completed", "data": { "finalState": {}, "output": 1 } });
+    r.call("events.append", end);
+    r.call("retention.get", json!({}));
+    let no_time = json!({ "executionsMs": 0, "itemsMs": 0, "attemptsMs": 0, "deadLettersMs": 0, "historyMs": 0 });
+    r.call("retention.set", no_time);
+    let mut pruned = 0;
+    for _ in 0..10 {
+        let report = r.call("sweep", json!({ "limit": 10_000 }));
+        assert_eq!(report["errors"], json!([]));
+        pruned += report["pruned"].as_i64().unwrap();
+    }
+    assert!(pruned > 20, "{pruned}");
+    assert_eq!(r.call("executions.get", json!({ "id": "run" })), Value::Null);
+}
+
+/// The string literals of Rust source text that hold SQL.
+fn sql_literals(source: &str) -> Vec<String> {
+    let mut literals = Vec::new();
+    let mut rest = source;
+    while let Some(at) = rest.find(['"', '/', '\'']) {
+        let from = &rest[at..];
+        if from.starts_with("//") {
+            rest = from.split_once('\n').map_or("", |(_, after)| after);
+        } else if from.starts_with('"') {
+            let mut escaped = false;
+            let end = from[1..].find(|c| {
+                let ends = c == '"' && !escaped;
+                escaped = c == '\\' && !escaped;
+                ends
+            });
+            let end = end.expect("a string that ends");
+            literals.push(from[1..=end].to_owned());
+            rest = &from[end + 2..];
+        } else if from.starts_with("'\"'") || from.starts_with("'\\") {
+            rest = &from[3..];
+        } else {
+            rest = &from[1..];
+        }
+    }
+    let starts = ["SELECT ", "INSERT INTO ", "UPDATE ", "DELETE FROM ", "WHERE "];
+    literals.retain(|literal| starts.iter().any(|start| literal.starts_with(start)));
+    literals
+}
+
+fn sources(folder: &Path, into: &mut Vec<(String, String)>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, into);
+        } else {
+            into.push((path.display().to_string(), std::fs::read_to_string(&path).unwrap()));
+        }
+    }
+}
+
+#[test]
+fn the_scenario_calls_every_operation_and_runs_all_sql_of_the_sources() {
+    let recorder = scenario();
+    let called: Vec<_> = recorder.statements.keys().copied().collect();
+    let mut known: Vec<_> = OPERATIONS.iter().map(|operation| operation.name).collect();
+    known.sort_unstable();
+    assert_eq!(called, known);
+
+    let ran = recorder.all();
+    let mut files = Vec::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let mut literals = 0;
+    for (file, source) in files {
+        // Opening a store happens before anything is recorded, and reads tables of one row.
+        let literal_of_opening = |literal: &str| literal.contains("sqlite_schema") || literal.contains("INTO tenants");
+        for literal in sql_literals(&source).into_iter().filter(|literal| !literal_of_opening(literal)) {
+            literals += 1;
+            // What stands in braces is filled in.
+            let parts: Vec<_> = literal.split(['{', '}']).step_by(2).collect();
+            let has_run = ran.iter().any(|sql| parts.iter().all(|part| sql.contains(part)));
+            assert!(has_run, "{file}: the scenario does not run {literal:?}; add a call that does");
+        }
+    }
+    assert!(literals > 90, "only {literals} pieces of SQL found");
+}
