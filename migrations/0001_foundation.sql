@@ -69,6 +69,7 @@ CREATE TABLE approvals (
     decided      INTEGER,
     PRIMARY KEY (execution, approval_id)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX approvals_open ON approvals (execution, requested) WHERE decided IS NULL;
 
 CREATE TABLE queues (
     key              INTEGER PRIMARY KEY,
@@ -82,8 +83,8 @@ CREATE TABLE queues (
     key_rate_limit   TEXT,
     max_attempts     INTEGER CHECK (max_attempts >= 1),
     backoff          TEXT,
-    -- The token bucket of rate_limit: what was in it at tokens_at.
-    tokens           REAL,
+    -- The token bucket of rate_limit: what was in it at tokens_at, in parts of which perMs make a token. NULL where it is full.
+    tokens           INTEGER CHECK (tokens >= 0),
     tokens_at        INTEGER,
     -- Kept with every change of an item, so that stats count nothing.
     scheduled        INTEGER NOT NULL DEFAULT 0 CHECK (scheduled >= 0),
@@ -100,7 +101,7 @@ CREATE TABLE queue_keys (
     queue           INTEGER NOT NULL REFERENCES queues (key) ON DELETE CASCADE,
     concurrency_key TEXT    NOT NULL,
     held_until      INTEGER,
-    tokens          REAL,
+    tokens          INTEGER CHECK (tokens >= 0),
     tokens_at       INTEGER,
     -- When to look at the key again.
     wake_at         INTEGER NOT NULL,
@@ -155,6 +156,7 @@ CREATE TABLE items (
     -- NULL where it is large and lies in item_payloads: an update rewrites the whole row.
     payload          TEXT,
     CHECK ((status = 'claimed') = (lease_expires_at IS NOT NULL)),
+    CHECK ((status IN ('completed', 'dead_lettered', 'cancelled')) = (finished_at IS NOT NULL)),
     CHECK ((execution IS NULL) OR (node_id IS NOT NULL))
 ) STRICT;
 CREATE UNIQUE INDEX items_by_id ON items (tenant, id);
@@ -163,9 +165,10 @@ CREATE INDEX items_scheduled ON items (queue, run_at) WHERE status = 'scheduled'
 CREATE INDEX items_leased ON items (queue, lease_expires_at) WHERE status = 'claimed';
 CREATE INDEX items_waiting_by_key ON items (queue, concurrency_key, class, blocked, priority DESC, run_at)
     WHERE status = 'pending' AND concurrency_key IS NOT NULL;
+CREATE INDEX items_blocked ON items (queue, run_at) WHERE status = 'pending' AND blocked = 1;
 CREATE INDEX items_claimed_by_key ON items (queue, concurrency_key) WHERE status = 'claimed' AND concurrency_key IS NOT NULL;
 CREATE INDEX items_of_execution ON items (execution) WHERE execution IS NOT NULL;
-CREATE INDEX items_by_idempotency_key ON items (queue, idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE INDEX items_by_idempotency_key ON items (queue, idempotency_key, finished_at) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX items_dead_lettered ON items (tenant) WHERE status = 'dead_lettered';
 
 CREATE TABLE item_payloads (

@@ -92,8 +92,16 @@ export type Lease = { readonly id: string; readonly fence: number };
 
 "#;
 
-/// The whole of `www/client/generated.ts`.
-pub fn typescript() -> String {
+/// The files that follow from the list of operations.
+pub struct Bindings {
+    /// `www/client/generated.ts`
+    pub typescript: String,
+    /// `docs/operations.md`
+    pub reference: String,
+}
+
+/// Writes everything that follows from the list of operations.
+pub fn bindings() -> Bindings {
     let mut types = Types {
         config: Config::new().with_large_int("number"),
         declarations: BTreeMap::new(),
@@ -104,35 +112,89 @@ pub fn typescript() -> String {
     let mut table = String::new();
     let mut interfaces: Vec<(String, String)> = Vec::new();
     let mut top_level = String::new();
+    let mut methods = Vec::new();
     for operation in OPERATIONS {
         let (argument, result) = (operation.types)(&mut types);
         table.push_str(&entry(operation, &result));
         let (namespace, method) = operation.name.split_once('.').unwrap_or(("", operation.name));
-        let signature = signature(operation, method, &argument, &result);
+        let signature = format!("{method}{}", signature(operation, &argument, &result));
+        let member = format!("{}  {signature};\n", docs_of(operation.doc.iter().copied(), "  "));
+        methods.push((operation, signature, argument, result));
         if namespace.is_empty() {
-            top_level.push_str(&signature);
+            top_level.push_str(&member);
             continue;
         }
         match interfaces.last_mut().filter(|(known, _)| known == namespace) {
-            Some((_, methods)) => methods.push_str(&signature),
-            None => interfaces.push((namespace.to_owned(), signature)),
+            Some((_, members)) => members.push_str(&member),
+            None => interfaces.push((namespace.to_owned(), member)),
         }
     }
     let mut text = HEAD.to_owned();
-    text.push_str("/** How a method's arguments become those of its operation. */\n");
-    text.push_str("export interface OperationShape {\n  readonly subject: readonly string[];\n  readonly orObject?: true;\n  readonly array?: string;\n  readonly list?: true;\n  readonly writes: boolean;\n}\n\n");
+    text.push_str(SHAPE);
     text.push_str(&format!("export const operations = {{\n{table}}} as const satisfies Record<string, OperationShape>;\n\n"));
     for declaration in types.declarations.values() {
         text.push_str(declaration);
         text.push('\n');
     }
     let mut all = String::new();
-    for (namespace, methods) in interfaces {
+    for (namespace, members) in interfaces {
         let interface = namespace[..1].to_uppercase() + &namespace[1..];
-        text.push_str(&format!("export interface {interface} {{\n{methods}}}\n\n"));
+        text.push_str(&format!("export interface {interface} {{\n{members}}}\n\n"));
         all.push_str(&format!("  readonly {namespace}: {interface};\n"));
     }
     text.push_str(&format!("/** Every operation of a store. */\nexport interface StoreOperations {{\n{all}{top_level}}}\n"));
+    Bindings { typescript: text, reference: reference(&methods, &types.declarations) }
+}
+
+const SHAPE: &str = "/** How a method's arguments become those of its operation. */
+export interface OperationShape {
+  readonly subject: readonly string[];
+  readonly orObject?: true;
+  readonly array?: string;
+  readonly list?: true;
+  readonly writes: boolean;
+}
+
+";
+
+const REFERENCE_HEAD: &str = "# Operations
+
+<!-- Written by `npm run bindings` from src/operation.rs and the Rust types. Do not edit. -->
+
+What a store does, as JavaScript calls it. Times are integers, Unix milliseconds, UTC; durations are milliseconds. Each operation is one
+transaction: all or nothing, unless it says otherwise. Ids and names are 1 to 256 bytes of UTF-8 without control characters. JSON documents may
+be 16 MiB of text and 128 levels deep; what JSON cannot hold (functions, cycles, BigInt, NaN, Map, Set, typed arrays, Blobs) is refused.
+
+The last argument, `options`, is `{ signal?, timeoutMs? }`. A `List` can be awaited for one page (`{ items, nextCursor, damaged? }`) or
+iterated with `for await` for all rows.
+
+Any operation may fail with `invalid_argument` (an unknown field, a wrong type, a value that is not allowed; `details.path` names it),
+`too_large` (a document), `closed`, `timeout` (outcome unknown), `busy`, `quota_exceeded` (no room left; nothing is changed),
+`storage_unavailable`, `corrupt` (a row that cannot be read; `details` has its table and id) and `internal`; one that names what does not exist
+with `not_found`; creating what exists with other arguments, `conflict`; a call under a fence that is not the item's current one,
+`lease_lost`; a change that a status does not allow, `invalid_transition`.
+";
+
+/// The reference for readers: each operation with its signature, and the types it speaks of.
+fn reference(methods: &[(&Operation, String, String, String)], declarations: &BTreeMap<String, String>) -> String {
+    let mut text = REFERENCE_HEAD.to_owned();
+    let mut last = "";
+    for (operation, signature, ..) in methods {
+        let namespace = operation.name.split_once('.').map_or("", |(namespace, _)| namespace);
+        if namespace != last || last.is_empty() {
+            text.push_str(&format!("\n## {}\n", if namespace.is_empty() { "The whole store" } else { namespace }));
+            last = namespace;
+        }
+        let doc: Vec<&str> = operation.doc.iter().map(|line| line.trim()).collect();
+        text.push_str(&format!("\n### {}\n\n{}\n\n```ts\n{signature}\n```\n", operation.name, doc.join(" ")));
+    }
+    text.push_str("\n## Types\n\n```ts\n");
+    for declaration in declarations.values() {
+        text.push_str(declaration.trim_end());
+        text.push_str("\n\n");
+    }
+    text.truncate(text.trim_end().len());
+    text.push_str("\n```\n");
     text
 }
 
@@ -152,7 +214,8 @@ fn entry(operation: &Operation, result: &str) -> String {
     format!("  \"{}\": {{ subject: [{subject}]{optional}{array}{list}, writes: {} }},\n", operation.name, operation.writes)
 }
 
-fn signature(operation: &Operation, method: &str, argument: &str, result: &str) -> String {
+/// The parameters and the result of a method.
+fn signature(operation: &Operation, argument: &str, result: &str) -> String {
     // Options that travel to the store are given with the client's own.
     let quoted: Vec<String> = operation.options.iter().map(|name| format!("\"{name}\"")).collect();
     let options = if quoted.is_empty() {
@@ -183,5 +246,5 @@ fn signature(operation: &Operation, method: &str, argument: &str, result: &str) 
         None => format!("Promise<{result}>"),
     };
     let parameters = if parameters.is_empty() { options } else { format!("{parameters}, {options}") };
-    format!("{}  {method}({parameters}): {answer};\n", docs_of(operation.doc.iter().copied(), "  "))
+    format!("({parameters}): {answer}")
 }

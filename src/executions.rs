@@ -349,7 +349,7 @@ macro_rules! select {
                     e.parent_id, e.segment, s.error, d.tags, d.metadata, e.last_sequence, e.created_at, e.started_at, e.updated_at,
                     e.completed_at, d.execution
              FROM executions e
-             JOIN tenants t ON t.number = e.tenant
+             CROSS JOIN tenants t ON t.number = e.tenant
              LEFT JOIN execution_documents d ON d.execution = e.key
              LEFT JOIN execution_states s ON s.execution = e.key ",
             $rest
@@ -393,6 +393,13 @@ fn weigh(execution: &Execution) -> usize {
     execution.input.as_str().len() + execution.state.as_str().len() + execution.output.as_ref().map_or(0, |o| o.as_str().len())
 }
 
+/// What a list of executions is searched by.
+enum By {
+    Key,
+    Status,
+    Parent,
+}
+
 pub(crate) fn list(tx: &Tx<'_>, filter: ListExecutions) -> Result<Page<Execution>> {
     let limit = page::limit(filter.limit)?;
     let unfiltered = filter.status.is_none()
@@ -405,31 +412,46 @@ pub(crate) fn list(tx: &Tx<'_>, filter: ListExecutions) -> Result<Page<Execution
     // Two steps: which rows belong is told from narrow columns, and only those are read whole.
     let mut wanted: Vec<(i64, bool)> = Vec::new();
     let mut matches = 0;
-    let sql = match (filter.status.is_some(), filter.order.unwrap_or_default()) {
-        (false, Order::Asc) => {
-            "SELECT key, status, workflow_id, parent_id, created_at FROM executions
+    let status = filter.status.map(ExecutionStatus::as_str);
+    // By the narrowest index that there is.
+    let (by, value) = match (&filter.parent_id, status) {
+        (Some(parent), _) => (By::Parent, Some(parent.as_str())),
+        (None, Some(status)) => (By::Status, Some(status)),
+        (None, None) => (By::Key, None),
+    };
+    let sql = match (by, filter.order.unwrap_or_default()) {
+        (By::Key, Order::Asc) => {
+            "SELECT key, status, workflow_id, created_at FROM executions
              WHERE key BETWEEN ?1 AND ?2 AND ?4 IS NULL AND ?5 IS NOT NULL ORDER BY key LIMIT ?3"
         }
-        (false, Order::Desc) => {
-            "SELECT key, status, workflow_id, parent_id, created_at FROM executions
+        (By::Key, Order::Desc) => {
+            "SELECT key, status, workflow_id, created_at FROM executions
              WHERE key BETWEEN ?1 AND ?2 AND ?4 IS NULL AND ?5 IS NOT NULL ORDER BY key DESC LIMIT ?3"
         }
-        (true, Order::Asc) => {
-            "SELECT key, status, workflow_id, parent_id, created_at FROM executions
+        (By::Status, Order::Asc) => {
+            "SELECT key, status, workflow_id, created_at FROM executions
              WHERE tenant = ?5 AND status = ?4 AND key BETWEEN ?1 AND ?2 ORDER BY key LIMIT ?3"
         }
-        (true, Order::Desc) => {
-            "SELECT key, status, workflow_id, parent_id, created_at FROM executions
+        (By::Status, Order::Desc) => {
+            "SELECT key, status, workflow_id, created_at FROM executions
              WHERE tenant = ?5 AND status = ?4 AND key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT ?3"
+        }
+        (By::Parent, Order::Asc) => {
+            "SELECT key, status, workflow_id, created_at FROM executions
+             WHERE tenant = ?5 AND parent_id = ?4 AND key BETWEEN ?1 AND ?2 ORDER BY key LIMIT ?3"
+        }
+        (By::Parent, Order::Desc) => {
+            "SELECT key, status, workflow_id, created_at FROM executions
+             WHERE tenant = ?5 AND parent_id = ?4 AND key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT ?3"
         }
     };
     let (from, to) = page::range(tx, filter.cursor.as_deref(), filter.order.unwrap_or_default())?;
-    tx.walk(sql, (from, to, page.scanned(), filter.status.map(ExecutionStatus::as_str), tx.tenant), |row| {
+    tx.walk(sql, (from, to, page.scanned(), value, tx.tenant), |row| {
         let key: i64 = row.get(0)?;
         let text = |at: usize| -> Result<Option<String>> { Ok(row.get(at)?) };
-        let created_at: i64 = row.get(4)?;
+        let created_at: i64 = row.get(3)?;
         let belongs = filter.workflow_id.as_ref().is_none_or(|id| text(2).is_ok_and(|have| have.as_deref() == Some(id)))
-            && filter.parent_id.as_ref().is_none_or(|id| text(3).is_ok_and(|have| have.as_deref() == Some(id)))
+            && status.is_none_or(|status| text(1).is_ok_and(|have| have.as_deref() == Some(status)))
             && filter.created_after.is_none_or(|after| created_at > after)
             && filter.created_before.is_none_or(|before| created_at < before);
         wanted.push((key, belongs));

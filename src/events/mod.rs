@@ -185,8 +185,12 @@ pub(crate) fn track_approvals(tx: &Tx<'_>, head: &Head, event: &Event, effect: &
                      (SELECT approval_id FROM approvals WHERE execution = ?1 AND decided IS NULL AND node_id = ?3 ORDER BY requested LIMIT 1))",
                 (head.key, approval_id, node_id, event.sequence),
             )?;
-            let open =
-                tx.row("SELECT 1 FROM approvals WHERE execution = ?1 AND decided IS NULL LIMIT 1", [head.key], |_| Ok(()))?;
+            // The order is for the planner: only the index of open ones has it, and the others may be many.
+            let open = tx.row(
+                "SELECT 1 FROM approvals WHERE execution = ?1 AND decided IS NULL ORDER BY requested LIMIT 1",
+                [head.key],
+                |_| Ok(()),
+            )?;
             Ok(open.is_some())
         }
         _ => Ok(false),

@@ -22,8 +22,8 @@ arguments! {
         pub limit: Option<i64>,
         /// Milliseconds that the worker has before it must renew or settle; 30,000 unless given.
         pub lease_ms: Option<i64>,
-        /// Milliseconds to wait for an item where there is none, at most 10 minutes; 0 unless given. Natively, see
-        /// [`Queue::claim_waiting`](crate::Queue::claim_waiting).
+        /// Milliseconds to wait for an item where there is none, at most 10 minutes; 0 unless given. In Rust, `claim` answers at once and
+        /// `claim_waiting` waits.
         pub wait_ms: Option<i64>,
     }
 }

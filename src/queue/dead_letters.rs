@@ -139,8 +139,8 @@ fn redrive_one(tx: &Tx<'_>, item: &Held, payload: Option<&Json>) -> Result<()> {
         head.must_be_open("work items")?;
     }
     let live = tx.row(
-        "SELECT l.id FROM items d JOIN items l ON l.queue = d.queue AND l.idempotency_key = d.idempotency_key
-         WHERE d.key = ?1 AND l.key <> d.key AND l.idempotency_key IS NOT NULL AND l.status IN ('scheduled', 'pending', 'claimed') LIMIT 1",
+        "SELECT l.id FROM items d JOIN items l ON l.queue = d.queue AND l.idempotency_key = d.idempotency_key AND l.finished_at IS NULL
+         WHERE d.key = ?1 AND l.key <> d.key AND l.idempotency_key IS NOT NULL LIMIT 1",
         [item.key],
         |row| Ok(row.get::<_, String>(0)?),
     )?;

@@ -80,13 +80,19 @@ pub(crate) fn enqueue_many(tx: &Tx<'_>, arguments: EnqueueItems) -> Result<Vec<C
 
 /// Inserts an item, or finds the one that the same call made before. Answers its key, and whether it is new. `path` names the
 /// arguments in errors.
-pub(super) fn insert(tx: &Tx<'_>, path: &str, arguments: EnqueueItem) -> Result<(i64, bool)> {
+pub(super) fn insert(tx: &Tx<'_>, path: &str, mut arguments: EnqueueItem) -> Result<(i64, bool)> {
     tx.document(&format!("{path}payload"), arguments.payload.as_ref())?;
     check(path, &arguments)?;
+    // A set has no order, and how long a key counts says something of the call, not of the item: neither makes it another call.
+    if let Some(requires) = &mut arguments.requires {
+        requires.sort();
+        requires.dedup();
+    }
+    let unique_for = arguments.unique_for.take().unwrap_or(UniqueFor::Unfinished);
     let named = arguments.id.is_some() || arguments.idempotency_key.is_some();
     let digest = named.then(|| digest(&arguments)).transpose()?;
     let queue = queue_key(tx, &arguments.queue)?;
-    if let Some(known) = known(tx, queue, &arguments, digest)? {
+    if let Some(known) = known(tx, queue, &arguments, unique_for, digest)? {
         return Ok((known, false));
     }
     let execution = match &arguments.execution_id {
@@ -182,7 +188,13 @@ fn check(path: &str, arguments: &EnqueueItem) -> Result<()> {
 }
 
 /// The item that the same call made before, by id or by idempotency key; `conflict` where its arguments were others.
-fn known(tx: &Tx<'_>, queue: Option<i64>, arguments: &EnqueueItem, digest: Option<[u8; 32]>) -> Result<Option<i64>> {
+fn known(
+    tx: &Tx<'_>,
+    queue: Option<i64>,
+    arguments: &EnqueueItem,
+    unique_for: UniqueFor,
+    digest: Option<[u8; 32]>,
+) -> Result<Option<i64>> {
     let same = |key: i64, stored: Option<[u8; 32]>, kind: &str, id: &str| {
         if stored.is_some() && stored == digest {
             return Ok(Some(key));
@@ -198,13 +210,21 @@ fn known(tx: &Tx<'_>, queue: Option<i64>, arguments: &EnqueueItem, digest: Optio
         }
     }
     if let (Some(queue), Some(idempotency_key)) = (queue, &arguments.idempotency_key) {
-        let ever = arguments.unique_for == Some(UniqueFor::Ever);
-        let found = tx.row(
-            "SELECT key, digest FROM items WHERE queue = ?1 AND idempotency_key = ?2
-             AND (?3 OR status IN ('scheduled', 'pending', 'claimed')) ORDER BY key DESC LIMIT 1",
-            (queue, idempotency_key, ever),
+        // A key that is used day by day names many finished items: the index tells them apart.
+        let of_key = (queue, idempotency_key);
+        let unfinished = tx.row(
+            "SELECT key, digest FROM items WHERE queue = ?1 AND idempotency_key = ?2 AND finished_at IS NULL LIMIT 1",
+            of_key,
             read,
         )?;
+        let found = match unfinished {
+            None if unique_for == UniqueFor::Ever => tx.row(
+                "SELECT key, digest FROM items WHERE queue = ?1 AND idempotency_key = ?2 ORDER BY finished_at DESC, key DESC LIMIT 1",
+                of_key,
+                read,
+            )?,
+            found => found,
+        };
         if let Some((key, stored)) = found {
             return same(key, stored, "idempotencyKey", idempotency_key);
         }
@@ -212,15 +232,12 @@ fn known(tx: &Tx<'_>, queue: Option<i64>, arguments: &EnqueueItem, digest: Optio
     Ok(None)
 }
 
-/// The class of the item's `requires`.
+/// The class of the item's `requires`, which are sorted.
 fn class(tx: &Tx<'_>, queue: i64, arguments: &EnqueueItem) -> Result<i64> {
-    let mut requires = arguments.requires.clone().unwrap_or_default();
-    if requires.is_empty() {
+    let Some(requires) = arguments.requires.as_ref().filter(|requires| !requires.is_empty()) else {
         return Ok(super::claim::NOTHING_REQUIRED);
-    }
-    requires.sort();
-    requires.dedup();
-    let requires = Json::from_value(&requires)?;
+    };
+    let requires = Json::from_value(requires)?;
     let known = tx.row("SELECT key FROM requirement_classes WHERE queue = ?1 AND requires = ?2", (queue, &requires), |row| {
         Ok(row.get(0)?)
     })?;

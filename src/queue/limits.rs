@@ -31,24 +31,56 @@ pub(super) struct Settings {
     bucket: Bucket,
 }
 
-/// Tokens as of a time. An empty column means a full bucket.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+/// What was in a token bucket at a time, in parts of which `perMs` make a token, so that a millisecond brings a whole number of them
+/// and nothing is rounded. An empty column means a full bucket.
+#[derive(Debug, Clone, Copy)]
 struct Bucket {
-    tokens: Option<f64>,
+    parts: Option<i64>,
     at: Option<i64>,
 }
 
 impl Bucket {
-    /// What is in it now. A clock that went back refills nothing, and takes nothing.
-    fn now(self, rate: &QueueRate, now: i64) -> f64 {
-        let limit = rate.limit as f64;
-        match (self.tokens, self.at) {
-            (Some(tokens), Some(at)) => {
-                let elapsed = now.saturating_sub(at).max(0) as f64;
-                (tokens + elapsed * limit / rate.per_ms as f64).min(limit)
+    const FULL: Self = Self { parts: None, at: None };
+
+    /// What is in it now. A clock that went back brings nothing, and takes nothing.
+    fn now(self, rate: &QueueRate, now: i64) -> i64 {
+        match (self.parts, self.at) {
+            (Some(parts), Some(at)) => {
+                let brought = now.saturating_sub(at).max(0).saturating_mul(rate.limit);
+                parts.saturating_add(brought).min(rate.full())
             }
-            _ => limit,
+            _ => rate.full(),
         }
+    }
+
+    /// How many whole tokens are in it now.
+    fn tokens(self, rate: &QueueRate, now: i64) -> i64 {
+        self.now(rate, now) / rate.per_ms
+    }
+
+    /// What is left after so many tokens were taken. From here on the present counts, also where the clock went back: a bucket must not
+    /// wait for a time that has been.
+    fn less(self, rate: &QueueRate, count: i64, now: i64) -> Self {
+        let taken = count.saturating_mul(rate.per_ms);
+        Self { parts: Some(self.now(rate, now).saturating_sub(taken).max(0)), at: Some(now) }
+    }
+
+    /// Whether it was last looked at in what is the future now.
+    fn is_ahead(self, now: i64) -> bool {
+        self.at.is_some_and(|at| at > now)
+    }
+}
+
+impl QueueRate {
+    /// The parts of a full bucket.
+    fn full(&self) -> i64 {
+        self.limit.saturating_mul(self.per_ms)
+    }
+
+    /// For how long a key may lie before it is looked at again: its bucket is full by then. Later wake-up calls than this come from a
+    /// clock that went back. A minute at least, so that held keys are not looked at all the time.
+    fn horizon(&self) -> i64 {
+        self.per_ms.max(60_000)
     }
 }
 
@@ -96,7 +128,7 @@ impl Settings {
             key_rate_limit: columns.json(7)?,
             max_attempts: columns.get(8)?,
             backoff: columns.json(9)?,
-            bucket: Bucket { tokens: columns.get(10)?, at: columns.get(11)? },
+            bucket: Bucket { parts: columns.get(10)?, at: columns.get(11)? },
         })
     }
 
@@ -107,22 +139,31 @@ impl Settings {
         }
         let mut room = i64::MAX;
         if let Some(limit) = self.concurrency {
-            let claimed = tx.row("SELECT count(*) FROM items WHERE queue = ?1 AND status = 'claimed'", [self.key], |row| {
-                Ok(row.get::<_, i64>(0)?)
-            })?;
+            // No further than the limit: it may have been lowered.
+            let claimed = tx.row(
+                "SELECT count(*) FROM (SELECT 1 FROM items WHERE queue = ?1 AND status = 'claimed' LIMIT ?2)",
+                (self.key, limit),
+                |row| Ok(row.get::<_, i64>(0)?),
+            )?;
             room = room.min(limit - claimed.unwrap_or(0));
         }
         if let Some(rate) = &self.rate_limit {
-            room = room.min(self.bucket.now(rate, tx.now) as i64);
+            if self.bucket.is_ahead(tx.now) {
+                self.store(tx, self.bucket.less(rate, 0, tx.now))?;
+            }
+            room = room.min(self.bucket.tokens(rate, tx.now));
         }
         Ok(room.max(0))
+    }
+
+    fn store(&self, tx: &Tx<'_>, bucket: Bucket) -> Result<()> {
+        tx.execute_one("UPDATE queues SET tokens = ?2, tokens_at = ?3 WHERE key = ?1", (self.key, bucket.parts, bucket.at))
     }
 
     /// Takes tokens for `count` claimed items.
     pub(super) fn spend(&self, tx: &Tx<'_>, count: i64) -> Result<()> {
         let Some(rate) = self.rate_limit.as_ref().filter(|_| count > 0) else { return Ok(()) };
-        let left = self.bucket.now(rate, tx.now) - count as f64;
-        tx.execute_one("UPDATE queues SET tokens = ?2, tokens_at = ?3 WHERE key = ?1", (self.key, left, tx.now))
+        self.store(tx, self.bucket.less(rate, count, tx.now))
     }
 
     /// How many more items of a concurrency key may run now.
@@ -130,8 +171,8 @@ impl Settings {
         let mut room = i64::MAX;
         if let Some(limit) = self.key_concurrency {
             let claimed = tx.row(
-                "SELECT count(*) FROM items WHERE queue = ?1 AND concurrency_key = ?2 AND status = 'claimed'",
-                (self.key, concurrency_key),
+                "SELECT count(*) FROM (SELECT 1 FROM items WHERE queue = ?1 AND concurrency_key = ?2 AND status = 'claimed' LIMIT ?3)",
+                (self.key, concurrency_key, limit),
                 |row| Ok(row.get::<_, i64>(0)?),
             )?;
             room = room.min(limit - claimed.unwrap_or(0));
@@ -141,7 +182,7 @@ impl Settings {
             return Ok(0);
         }
         if let Some(rate) = &self.key_rate_limit {
-            room = room.min(state.bucket.now(rate, tx.now) as i64);
+            room = room.min(state.bucket.tokens(rate, tx.now));
         }
         Ok(room.max(0))
     }
@@ -160,34 +201,35 @@ impl KeyState {
             (queue, concurrency_key),
             |row| {
                 let columns = Columns::new(row, "queue_keys", concurrency_key);
-                let bucket = Bucket { tokens: columns.get(1)?, at: columns.get(2)? };
+                let bucket = Bucket { parts: columns.get(1)?, at: columns.get(2)? };
                 Ok(Self { held_until: columns.get(0)?, bucket })
             },
         )?;
-        Ok(found.unwrap_or(Self { held_until: None, bucket: Bucket { tokens: None, at: None } }))
+        Ok(found.unwrap_or(Self { held_until: None, bucket: Bucket::FULL }))
     }
 
     /// Writes the state, with the time at which it next lets something through; or removes it where it holds nothing back.
     fn store(&self, tx: &Tx<'_>, settings: &Settings, concurrency_key: &str) -> Result<()> {
         let held = self.held_until.filter(|&until| until > tx.now);
-        let bucket = settings.key_rate_limit.as_ref().and_then(|rate| {
-            let tokens = self.bucket.now(rate, tx.now);
-            let missing = (rate.limit as f64 - tokens).max(0.0);
-            // The next whole token, or the last one, after which the bucket need not be remembered.
-            let wanted = if tokens < 1.0 { 1.0 - tokens } else { missing };
-            let wait = (wanted * rate.per_ms as f64 / rate.limit as f64).ceil() as i64;
-            (missing > 0.0).then_some((tokens, tx.now.saturating_add(wait.max(1))))
-        });
+        let rate = settings.key_rate_limit.as_ref();
+        let bucket = rate.map(|rate| (rate, self.bucket.now(rate, tx.now))).filter(|(rate, parts)| *parts < rate.full());
         if held.is_none() && bucket.is_none() {
             tx.execute("DELETE FROM queue_keys WHERE queue = ?1 AND concurrency_key = ?2", (settings.key, concurrency_key))?;
             return Ok(());
         }
-        let wake_at = held.or(bucket.map(|(_, at)| at)).unwrap_or(tx.now);
+        let filled = bucket.map(|(rate, parts)| {
+            // The next whole token, or the last one, after which the bucket need not be remembered.
+            let wanted = if parts < rate.per_ms { rate.per_ms } else { rate.full() };
+            let missing = wanted - parts;
+            tx.now.saturating_add(missing / rate.limit + i64::from(missing % rate.limit > 0))
+        });
+        let horizon = rate.map_or(i64::MAX, |rate| tx.now.saturating_add(rate.horizon()));
+        let wake_at = held.or(filled).unwrap_or(tx.now).min(horizon);
         tx.execute_one(
             "INSERT INTO queue_keys (queue, concurrency_key, held_until, tokens, tokens_at, wake_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
              ON CONFLICT (queue, concurrency_key) DO UPDATE SET held_until = excluded.held_until, tokens = excluded.tokens,
                  tokens_at = excluded.tokens_at, wake_at = excluded.wake_at",
-            (settings.key, concurrency_key, held, bucket.map(|(tokens, _)| tokens), bucket.map(|_| tx.now), wake_at),
+            (settings.key, concurrency_key, held, bucket.map(|(_, parts)| parts), bucket.map(|_| tx.now), wake_at),
         )
     }
 }
@@ -196,7 +238,7 @@ impl KeyState {
 pub(super) fn spend_of_key(tx: &Tx<'_>, settings: &Settings, concurrency_key: &str) -> Result<()> {
     let Some(rate) = &settings.key_rate_limit else { return Ok(()) };
     let mut state = KeyState::find(tx, settings.key, concurrency_key)?;
-    state.bucket = Bucket { tokens: Some(state.bucket.now(rate, tx.now) - 1.0), at: Some(tx.now) };
+    state.bucket = state.bucket.less(rate, 1, tx.now);
     state.store(tx, settings, concurrency_key)
 }
 
@@ -266,11 +308,19 @@ pub(super) fn rebalance_all(tx: &Tx<'_>, settings: &Settings) -> Result<()> {
 
 /// Looks again at keys whose hold has ended or whose bucket has filled up since. Answers how many.
 pub(super) fn wake_keys(tx: &Tx<'_>, settings: &Settings, limit: i64) -> Result<i64> {
-    let due = tx.rows(
+    let mut due = tx.rows(
         "SELECT concurrency_key FROM queue_keys WHERE queue = ?1 AND wake_at <= ?2 ORDER BY wake_at LIMIT ?3",
         (settings.key, tx.now, limit),
         |row| Ok(row.get::<_, String>(0)?),
     )?;
+    if let Some(rate) = &settings.key_rate_limit {
+        // The clock went back since. Looking at a bucket sets it to the present.
+        due.extend(tx.rows(
+            "SELECT concurrency_key FROM queue_keys WHERE queue = ?1 AND wake_at > ?2 ORDER BY wake_at DESC LIMIT ?3",
+            (settings.key, tx.now.saturating_add(rate.horizon()), limit - due.len() as i64),
+            |row| Ok(row.get::<_, String>(0)?),
+        )?);
+    }
     for key in &due {
         KeyState::find(tx, settings.key, key)?.store(tx, settings, key)?;
         rebalance(tx, settings, key)?;

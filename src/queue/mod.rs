@@ -261,6 +261,7 @@ arguments! {
     }
 }
 
+// CROSS JOIN keeps the order of the two tables, and with it that of the items: no statistics make SQLite begin with the short one.
 macro_rules! select {
     ($rest:literal) => {
         concat!(
@@ -268,7 +269,7 @@ macro_rules! select {
                     i.max_attempts, i.run_at, i.backoff, i.idempotency_key, i.concurrency_key, i.created_at, i.claimed_at,
                     i.finished_at, i.worker_id, i.lease_expires_at, i.fence, i.output, i.last_error, i.progress, i.cancel_requested
              FROM items i
-             JOIN tenants t ON t.number = i.tenant
+             CROSS JOIN tenants t ON t.number = i.tenant
              JOIN queues q ON q.key = i.queue
              LEFT JOIN executions e ON e.key = i.execution
              LEFT JOIN requirement_classes c ON c.key = i.class
@@ -571,7 +572,7 @@ fn earlier(a: Option<i64>, b: Option<i64>) -> Option<i64> {
     a.into_iter().chain(b).min()
 }
 
-/// The earliest runAt among a queue's pending items: one index step for each class and priority in use, and for each blocked key.
+/// The earliest runAt among a queue's pending items: one index step for each class and priority in use, and one for what is blocked.
 fn oldest_pending(tx: &Tx<'_>, queue: i64) -> Result<Option<i64>> {
     let mut oldest = None;
     for class in claim::classes(tx, queue)? {
@@ -589,18 +590,12 @@ fn oldest_pending(tx: &Tx<'_>, queue: i64) -> Result<Option<i64>> {
             }
         }
     }
-    let mut after = String::new();
-    while let Some((key, run_at)) = tx.row(
-        "SELECT concurrency_key, run_at FROM items WHERE queue = ?1 AND concurrency_key > ?2 AND status = 'pending'
-             AND concurrency_key IS NOT NULL
-         ORDER BY concurrency_key LIMIT 1",
-        (queue, &after),
-        |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)),
-    )? {
-        oldest = earlier(oldest, Some(run_at));
-        after = key;
-    }
-    Ok(oldest)
+    let blocked = tx.row(
+        "SELECT run_at FROM items WHERE queue = ?1 AND status = 'pending' AND blocked = 1 ORDER BY run_at LIMIT 1",
+        [queue],
+        |row| Ok(row.get::<_, i64>(0)?),
+    )?;
+    Ok(earlier(oldest, blocked))
 }
 
 /// The tenant's queues that have items in this status.

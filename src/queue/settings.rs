@@ -136,6 +136,13 @@ fn check(arguments: &ConfigureQueue) -> Result<()> {
             if rate.per_ms < 1 {
                 return refuse(&format!("{path}.perMs"), "1 millisecond");
             }
+            if rate.limit.checked_mul(rate.per_ms).is_none() {
+                return Err(Error::invalid(format!(
+                    "{path} is too large: limit times perMs must be at most {}; leave it out for no limit",
+                    i64::MAX
+                ))
+                .with("path", path));
+            }
         }
     }
     arguments.backoff.iter().flatten().try_for_each(|backoff| backoff.check())

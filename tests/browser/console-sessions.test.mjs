@@ -42,6 +42,8 @@ test("session files come out of kills and reloads as they went in", { skip }, as
   browser.takeErrors();
   await browser.relaunch();
   page = await openConsole(browser);
+  // What the browser remembers of preferences does not survive such a kill.
+  await reloadAt(page, "max");
 
   for (const file of files) {
     await run(file).click();

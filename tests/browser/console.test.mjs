@@ -211,7 +211,7 @@ test("a recording that the page was closed over is incomplete, and finished when
 test("a log of thousands of events is followed, read upwards and opened, with a bounded number of rows", async () => {
   const page = await openConsole(browser);
   await reloadAt(page, "max");
-  const content = session("long", 3000);
+  const content = session("long", 1500);
   await choose(page, "long.jsonl", content);
   await status(page, "completed");
   const log = page.getByRole("log");
@@ -220,7 +220,7 @@ test("a log of thousands of events is followed, read upwards and opened, with a 
   assert.ok((await rows.count()) <= 400);
   const button = page.getByRole("button", { name: "Show earlier events" });
   await button.scrollIntoViewIfNeeded();
-  for (let first = await firstSequence(rows); first > 2000; first = await firstSequence(rows)) {
+  for (let first = await firstSequence(rows); first > 1000; first = await firstSequence(rows)) {
     await button.click();
     await page.waitForFunction((first) => Number(document.querySelector("[data-sequence]").dataset.sequence) < first, first);
   }

@@ -4,44 +4,45 @@ export class AssertionError extends Error {
   name = "AssertionError";
 }
 
-export function fail(message) {
-  throw new AssertionError(message);
+/** The stack begins at the caller of `assertion`. */
+function fail(message, assertion) {
+  const error = new AssertionError(message);
+  Error.captureStackTrace?.(error, assertion);
+  throw error;
 }
 
 export function ok(condition, message) {
-  if (!condition) fail(message);
+  if (!condition) fail(message, ok);
 }
 
 /** Deep equality of JSON-like values: a member that is undefined is not the same as none, and only plain objects are objects. */
 export function equal(actual, expected, what = "value") {
-  report(what, differences(actual, expected, "", false));
+  report(what, differences(actual, expected, "", false), equal);
 }
 
 /** As `equal`, but objects may have more members than expected; a RegExp expects a string that it fits. */
 export function match(actual, expected, what = "value") {
-  report(what, differences(actual, expected, "", true));
+  report(what, differences(actual, expected, "", true), match);
 }
 
 /** Waits for a RunkeepError of this code, whose message fits `pattern`, and answers it. */
 export async function rejects(promise, code, pattern) {
-  let value;
-  try {
-    value = await promise;
-  } catch (error) {
-    if (error?.name !== "RunkeepError") throw error;
-    if (error.code !== code) fail(`expected the error ${code}, got ${error.code}: ${error.message}`);
-    if (pattern !== undefined && !pattern.test(error.message)) fail(`the message of ${code} does not fit ${pattern}: ${error.message}`);
-    match(error, { message: /\S/, retryable: false }, code);
-    ok(isPlain(error.details), `the details of ${code} are no plain object: ${show(error.details)}`);
-    return error;
-  }
-  return fail(`expected the error ${code}, got ${show(value)}`);
+  const error = await promise.then(
+    (value) => fail(`expected the error ${code}, got ${show(value)}`, rejects),
+    (error) => error,
+  );
+  if (error?.name !== "RunkeepError") throw error;
+  if (error.code !== code) fail(`expected the error ${code}, got ${error.code}: ${error.message}`, rejects);
+  if (pattern !== undefined && !pattern.test(error.message)) fail(`the message of ${code} does not fit ${pattern}: ${error.message}`, rejects);
+  match(error, { message: /\S/, retryable: false }, code);
+  ok(isPlain(error.details), `the details of ${code} are no plain object: ${show(error.details)}`);
+  return error;
 }
 
-function report(what, found) {
+function report(what, found, assertion) {
   if (found.length === 0) return;
   const shown = found.slice(0, 8).map(({ path, text }) => `  ${path === "" ? "" : `${path}: `}${text}`);
-  fail([`${what} is not as expected`, ...shown, ...(found.length > shown.length ? [`  and ${found.length - shown.length} more`] : [])].join("\n"));
+  fail([`${what} is not as expected`, ...shown, ...(found.length > shown.length ? [`  and ${found.length - shown.length} more`] : [])].join("\n"), assertion);
 }
 
 function differences(actual, expected, path, partial) {

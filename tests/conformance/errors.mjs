@@ -13,6 +13,7 @@ const wrong = {
   objects: [{}, [5], "x"],
   error: [5, true, [], {}, { message: 5 }],
   backoff: [5, {}, { kind: "random" }, { kind: "fixed", baseMs: "1" }],
+  rate: [5, {}, { limit: 1 }, { limit: "1", perMs: 1_000 }],
 };
 
 const listing = { limit: "integer", order: "word", cursor: "text" };
@@ -84,9 +85,9 @@ const operations = {
   "queue.claim": {
     call: (store, args) => store.queue.claim(args),
     fits: { workerId: "w1", queues: ["q"] },
-    fields: { workerId: "name", namespace: "name", queues: "names", limit: "integer", leaseMs: "integer" },
+    fields: { workerId: "name", namespace: "name", queues: "names", limit: "integer", leaseMs: "integer", waitMs: "integer" },
     required: ["workerId", "queues"],
-    beyond: { limit: [0, 1001], leaseMs: [0, -1] },
+    beyond: { limit: [0, 1001], leaseMs: [0, -1], waitMs: [-1] },
   },
   "queue.renew": {
     call: (store, { id, fence, ...args }) => store.queue.renew({ id, fence }, args),
@@ -119,7 +120,32 @@ const operations = {
   "queue.get": { call: (store, { id, ...rest }) => store.queue.get(id, rest), fits: { id: "i" }, fields: { id: "name" }, required: ["id"] },
   "queue.list": { call: (store, args) => store.queue.list(args), fits: {}, fields: { queue: "name", status: "word", executionId: "name", ...listing } },
   "queue.attempts": { call: (store, { id, ...rest }) => store.queue.attempts(id, rest), fits: { id: "i" }, fields: { id: "name" }, required: ["id"] },
+  "queues.list": { call: (store, args) => store.queues.list(args), fits: {}, fields: listing },
+  "queues.configure": {
+    call: (store, { name, ...args }) => store.queues.configure(name, args),
+    fits: { name: "q", concurrency: 2 },
+    fields: { name: "name", concurrency: "integer", keyConcurrency: "integer", rateLimit: "rate", keyRateLimit: "rate", maxAttempts: "integer", backoff: "backoff" },
+    required: ["name"],
+    beyond: { concurrency: [-1], keyConcurrency: [-1], maxAttempts: [0] },
+  },
+  "queues.pause": { call: (store, { name, ...rest }) => store.queues.pause(name, rest), fits: { name: "q" }, fields: { name: "name" }, required: ["name"] },
+  "queues.resume": { call: (store, { name, ...rest }) => store.queues.resume(name, rest), fits: { name: "q" }, fields: { name: "name" }, required: ["name"] },
+  "queues.hold": {
+    call: (store, { name, ...args }) => store.queues.hold(name, args),
+    fits: { name: "q", until: null },
+    fields: { name: "name", key: "name", until: "integer" },
+    required: ["name"],
+  },
   "queues.stats": { call: (store, args) => store.queues.stats(args), fits: {}, fields: { queue: "name", executionId: "name" } },
+  "deadLetters.list": { call: (store, args) => store.deadLetters.list(args), fits: {}, fields: { queue: "name", ...listing } },
+  "deadLetters.redrive": { call: (store, args) => store.deadLetters.redrive(args), fits: { id: "dead" }, fields: { id: "name", queue: "name" } },
+  "deadLetters.delete": { call: (store, { id, ...rest }) => store.deadLetters.delete(id, rest), fits: { id: "dead" }, fields: { id: "name" }, required: ["id"] },
+  "leases.listExpired": {
+    call: (store, args) => store.leases.listExpired(args),
+    fits: {},
+    fields: { asOf: "integer", namespace: "name", limit: "integer", cursor: "text" },
+    beyond: { limit: [0, 10_001], cursor: ["", "nonsense"] },
+  },
   "workers.register": {
     call: (store, args) => store.workers.register(args),
     fits: { workerId: "w2", pool: "p", queues: ["q"], capabilities: [], livenessTtlMs: 1_000 },
@@ -139,12 +165,22 @@ const operations = {
     fields: { workerId: "name", namespace: "name", reason: "text", releaseLeases: "boolean" },
     required: ["workerId", "reason"],
   },
+  "workers.history": { call: (store, args) => store.workers.history(args), fits: {}, fields: { namespace: "name", workerId: "name", ...listing } },
   "workers.list": { call: (store, args) => store.workers.list(args), fits: {}, fields: { namespace: "name", pool: "name", queue: "name", capability: "name", ...listing } },
+  "retention.get": { call: (store, args) => store.retention.get(args), fits: {}, fields: {} },
+  "retention.set": {
+    call: (store, args) => store.retention.set(args),
+    fits: { itemsMs: 1_000 },
+    fields: { executionsMs: "integer", itemsMs: "integer", attemptsMs: "integer", deadLettersMs: "integer", historyMs: "integer" },
+    beyond: { itemsMs: [-1] },
+  },
   sweep: { call: (store, args) => store.sweep(args), fits: {}, fields: { limit: "integer", intervalMs: "integer" }, beyond: { limit: [0, -1], intervalMs: [0, -1] } },
 };
 
-/** An execution e, its item i, claimed, and a worker w1. */
+/** An execution e, its item i, claimed, a dead letter and a worker w1. */
 async function prepare(store) {
+  await enqueue(store, { id: "dead" });
+  await store.queue.fail(await claimOne(store), { error: "no", retryable: false });
   await start(store, { id: "e" });
   await enqueue(store, { id: "i", executionId: "e", nodeId: "n" });
   await register(store);
@@ -178,6 +214,14 @@ export const errors = {
       },
     ]),
   ),
+
+  "every operation is among those": async ({ store }) => {
+    const isOperation = (name) => !["info", "persist", "close"].includes(name);
+    const found = Object.entries(store).flatMap(([name, member]) =>
+      typeof member === "function" ? [name].filter(isOperation) : Object.keys(member).map((method) => `${name}.${method}`),
+    );
+    equal(found.sort(), Object.keys(operations).sort());
+  },
 
   "unknown fields inside are refused and named too": async ({ store }) => {
     await prepare(store);
@@ -225,6 +269,18 @@ export const errors = {
     const outcomes = await Promise.allSettled(calls);
     equal(outcomes.map(({ value, reason }) => value?.id ?? reason.code), ["a", "not_found", "b", "conflict", "invalid_argument", "c"]);
     equal((await contents(store)).executions.map(({ id }) => id), ["a", "c"]);
+  },
+
+  "aborting a call rejects it with the signal's reason, and harms no other": async ({ store }) => {
+    const reason = new Error("enough");
+    const before = await enqueue(store, {}).then(() => contents(store));
+    equal(await store.queue.enqueue({ queue: "q", id: "never" }, { signal: AbortSignal.abort(reason) }).catch((error) => error === reason), true);
+    equal(await contents(store), before);
+    const controller = new AbortController();
+    const calls = [start(store, { id: "a" }), store.executions.create({ id: "b", workflowId: "w" }, { signal: controller.signal }), start(store, { id: "c" })];
+    controller.abort(reason);
+    const outcomes = await Promise.allSettled(calls);
+    equal(outcomes.map(({ value, reason: why }) => value?.id ?? (why === reason ? "aborted" : why)), ["a", "aborted", "c"]);
   },
 
   "after an error the next write works": async ({ store }) => {

@@ -215,6 +215,31 @@ export const executions = {
     match(await store.executions.get(id), { status: "cancelled" });
   },
 
+  "a step that fails for good after its execution ended is a dead letter all the same": async ({ store }) => {
+    const { id } = await start(store);
+    await enqueue(store, { executionId: id, nodeId: "n" });
+    const item = await claimOne(store);
+    await store.executions.setStatus(id, { status: "cancelled" });
+    match(await store.queue.fail(item, { error: "no", retryable: false }), { outcome: "dead_lettered" });
+    match(await store.executions.get(id), { status: "cancelled" });
+  },
+
+  "a step whose events end its execution cancels what else waits for it": async ({ store }) => {
+    const endings = {
+      complete: (item, events) => store.queue.complete(item, { events, statePatch: { last: 1 } }),
+      fail: (item, events) => store.queue.fail(item, { error: "no", events }),
+    };
+    for (const [name, settle] of Object.entries(endings)) {
+      const { id } = await start(store);
+      for (const nodeId of ["ends", "waits"]) await enqueue(store, { id: `${name}: ${nodeId}`, queue: name, executionId: id, nodeId });
+      const item = await claimOne(store, { queues: [name] });
+      await settle(item, [{ type: "workflow_completed", data: { output: "o" } }]);
+      match(await store.executions.get(id), { status: "completed", output: "o", state: name === "complete" ? { last: 1 } : {} });
+      match(await store.queue.get(item.id), { status: name === "complete" ? "completed" : "cancelled" });
+      match(await store.queue.get(`${name}: waits`), { status: "cancelled" });
+    }
+  },
+
   "a run that waits for a person still waits after a restart": async ({ store, clock, reopen }) => {
     const { id } = await start(store);
     await store.events.appendMany(id, [

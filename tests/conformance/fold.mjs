@@ -180,6 +180,23 @@ export const folding = {
     match(await fold(store, [answer("n")]), { status: "pending" });
   },
 
+  "an approval that is asked for again while it waits is one approval": async ({ store }) => {
+    const { id } = await start(store);
+    await store.events.appendMany(id, [started, askTool("n", "a1"), askTool("n", "a1"), askTool("n", "i8"), interrupt("n", "i8")]);
+    match(await folded(store, id), { status: "paused", pendingApprovals: [{ approvalId: "a1" }, { approvalId: "i8" }] });
+    await store.events.appendMany(id, [answer("n", { approvalId: "a1" }), answer("n", { approvalId: "i8" })]);
+    match(await folded(store, id), { status: "running", pendingApprovals: [] });
+    await store.events.append(id, askTool("n", "a1"));
+    match(await folded(store, id), { pendingApprovals: [{ approvalId: "a1", sequence: 8 }] });
+  },
+
+  "numbers in the state and in outputs stay what they were, to the last digit": async ({ store }) => {
+    const numbers = [-4.0773263322065525e-258, 0.1 + 0.2, 1 / 3, 5e-324, 1.7976931348623157e308, 123_456_789.123_456_79, 2 ** 53 - 1, -(2 ** 53), 1e21, 2.5e-7];
+    const whole = await fold(store, [completed("n", { output: numbers, statePatch: { numbers } })]);
+    equal(whole.state, { numbers });
+    equal(whole.completedNodes, { n: numbers });
+  },
+
   "setStatus is part of the fold": async ({ store }) => {
     const { id } = await start(store);
     await store.executions.setStatus(id, { status: "running" });

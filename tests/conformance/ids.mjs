@@ -21,7 +21,10 @@ const named = {
   "queue.claim namespace": (store, namespace) => claim(store, { namespace }),
   "queue.claim queues": (store, queue) => claim(store, { queues: [queue] }),
   "workers.register workerId": (store, workerId) => register(store, { workerId }),
-  "workers.register pool": (store, pool) => register(store, { workerId: `of ${pool.length}`, pool }),
+  "workers.register pool": async (store, pool) => {
+    await register(store, { pool });
+    await store.workers.markDead({ workerId: "w1", reason: "the next one is of another pool" });
+  },
   "workers.register queues": (store, queue) => register(store, { queues: [queue] }),
   "workers.register capabilities": (store, capability) => register(store, { capabilities: [capability] }),
   "workers.register namespace": (store, namespace) => register(store, { namespace }),

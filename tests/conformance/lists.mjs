@@ -162,10 +162,23 @@ export const lists = {
     equal(await list({ queue: "q", status: "scheduled" }), ["d"]);
   },
 
-  "tags are a set of names": async ({ store }) => {
-    match(await start(store, { tags: ["b", "a,b", "b", 'quo"te', "🎉"] }), { tags: ["a,b", "b", 'quo"te', "🎉"] });
-    equal((await all(store.executions.list({ tag: "a" }))).length, 0);
-    equal((await all(store.executions.list({ tag: "a,b" }))).length, 1);
+  "a tag may hold commas and quotes, and is matched as a whole": async ({ store }) => {
+    match(await start(store, { tags: ["a,b", "b", 'quo"te', "🎉"] }), { tags: ["a,b", "b", 'quo"te', "🎉"] });
+    for (const [tag, count] of [["a", 0], ["a,b", 1], ["quo", 0], ['quo"te', 1], ["🎉", 1], ["%", 0]]) {
+      equal((await all(store.executions.list({ tag }))).length, count, `the number of executions with the tag ${tag}`);
+    }
+  },
+
+  "when the clock goes back, lists stay in the order of creation": async ({ store, clock }) => {
+    for (const n of range(4)) {
+      await start(store, { id: `r${n}` });
+      await enqueue(store, { id: `r${n}` });
+      await register(store, { workerId: `r${n}` });
+      clock.advance(-1_000);
+    }
+    equal(ids(await all(store.executions.list({ limit: 1 }))), names(4));
+    equal(ids(await all(store.queue.list({ limit: 1 }))), names(4));
+    equal((await all(store.workers.list({ limit: 1 }))).map(({ workerId }) => workerId), names(4));
   },
 
   "stats counts items by status, of a queue, an execution or all": async ({ store, clock }) => {

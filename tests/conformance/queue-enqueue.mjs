@@ -105,6 +105,12 @@ export const enqueueing = {
     await refuses(store, () => enqueue(store, { ...given, payload: 2 }), "conflict", /"k"/);
   },
 
+  "uniqueFor ever also finds an item that was enqueued without it": async ({ store }) => {
+    const { id } = await enqueue(store, { idempotencyKey: "k", payload: 1 });
+    await store.queue.complete(await claimOne(store));
+    match(await enqueue(store, { idempotencyKey: "k", payload: 1, uniqueFor: "ever" }), { id, created: false });
+  },
+
   "the same idempotency key with other arguments is a conflict": async ({ store }) => {
     await enqueue(store, { idempotencyKey: "k", payload: 1 });
     await refuses(store, () => enqueue(store, { idempotencyKey: "k", payload: 2 }), "conflict", /"k"/);

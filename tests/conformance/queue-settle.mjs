@@ -235,6 +235,17 @@ export const settling = {
     }
   },
 
+  "a repeated failure has the first answer until the item is given out again": async ({ store, clock }) => {
+    await enqueue(store);
+    const item = await claimOne(store);
+    const first = await settlers.fail(store, item);
+    clock.advance(2_000);
+    await store.sweep();
+    equal(await settlers.fail(store, item), first);
+    await claimOne(store, { workerId: "w2" });
+    await refuses(store, () => settlers.fail(store, item), "lease_lost");
+  },
+
   "another settling call under the same fence is a conflict": async ({ store }) => {
     for (const name of Object.keys(settlers)) {
       const { item } = await step(store);

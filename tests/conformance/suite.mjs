@@ -6,6 +6,7 @@ import { events } from "./events.mjs";
 import { executions } from "./executions.mjs";
 import { folding } from "./fold.mjs";
 import { ids } from "./ids.mjs";
+import { leases } from "./leases.mjs";
 import { lists } from "./lists.mjs";
 import { attempts } from "./queue-attempts.mjs";
 import { cancelling } from "./queue-cancel.mjs";
@@ -21,11 +22,12 @@ export const suite = {
   events,
   "event types": eventTypes,
   "the fold": folding,
-  "enqueueing": enqueueing,
+  enqueueing,
   claiming,
   settling,
   attempts,
   cancelling,
+  leases,
   workers,
   sweeps: sweeping,
   lists,

@@ -176,6 +176,23 @@ export const workers = {
     match(await store.sweep(), { leasesRetried: 1 });
   },
 
+  "the history of workers tells what became of each, in order, and not every heartbeat": async ({ store, clock }) => {
+    await register(store, { livenessTtlMs: 1_000 });
+    clock.advance(10);
+    await register(store, { livenessTtlMs: 1_000 });
+    await store.workers.heartbeat({ workerId: "w1" });
+    await register(store, { workerId: "w2", namespace: "n" });
+    clock.advance(10);
+    await store.workers.markDead({ workerId: "w2", namespace: "n", reason: "the tab, it crashed" });
+    clock.advance(1_000);
+    await store.sweep();
+    const history = async (filter) => (await all(store.workers.history({ limit: 2, ...filter }))).map(({ workerId, change, reason }) => [workerId, change, ...(reason ? [reason] : [])]);
+    equal(await history({}), [["w1", "registered"], ["w1", "refreshed"], ["w2", "registered"], ["w2", "marked_dead", "the tab, it crashed"], ["w1", "ttl_swept"]]);
+    equal(await history({ workerId: "w1" }), [["w1", "registered"], ["w1", "refreshed"], ["w1", "ttl_swept"]]);
+    equal(await history({ namespace: "n" }), [["w2", "registered"], ["w2", "marked_dead", "the tab, it crashed"]]);
+    equal(await history({ namespace: "n", workerId: "w1" }), []);
+  },
+
   "the registry is there after the store was opened again": async ({ store, reopen }) => {
     await register(store, { capabilities: ["gpu"] });
     await enqueue(store, { requires: ["gpu"] });

@@ -141,8 +141,8 @@ limit?: number,
  */
 leaseMs?: number, 
 /**
- * Milliseconds to wait for an item where there is none, at most 10 minutes; 0 unless given. Natively, see
- * [`Queue::claim_waiting`](crate::Queue::claim_waiting).
+ * Milliseconds to wait for an item where there is none, at most 10 minutes; 0 unless given. In Rust, `claim` answers at once and
+ * `claim_waiting` waits.
  */
 waitMs?: number, };
 

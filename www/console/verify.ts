@@ -50,8 +50,7 @@ export async function verify(store: Store, run: Execution, file?: Blob): Promise
   if (started !== 1 || completed !== 1) {
     return differs(`the run was started ${started} times and completed ${completed} times.`);
   }
-  const deliveries = retries === 0 ? "" : ` ${count(retries, "delivery", "deliveries")} did not finish and were made up for.`;
-  return { outcome: "equal", text: `The log equals ${name}: ${count(steps)}, each once.${deliveries}` };
+  return { outcome: "equal", text: `The log equals ${name}: ${count(steps)}, each once.${repeated(retries)}` };
 }
 
 async function* stepsOf(file: Blob): AsyncGenerator<Omit<RecordedStep, "kind">> {
@@ -90,6 +89,11 @@ export function difference(a: Json | undefined, b: Json | undefined, path = "rec
   return undefined;
 }
 
-function count(n: number, one = "step", many = `${one}s`): string {
-  return `${n} ${n === 1 ? one : many}`;
+function count(steps: number): string {
+  return steps === 1 ? "1 step" : `${steps} steps`;
+}
+
+function repeated(deliveries: number): string {
+  if (deliveries === 0) return "";
+  return deliveries === 1 ? " One delivery did not finish and was repeated." : ` ${deliveries} deliveries did not finish and were repeated.`;
 }
