@@ -8,8 +8,49 @@ PRAGMA application_id = 0x726e6b70;
 CREATE TABLE tenants (
     number     INTEGER PRIMARY KEY CHECK (number BETWEEN 1 AND 4194303),
     id         TEXT    NOT NULL UNIQUE,
-    created_at INTEGER NOT NULL
+    name       TEXT,
+    status     TEXT    NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'suspended', 'archived')),
+    policy     TEXT,
+    limits     TEXT,
+    digest     BLOB,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL
 ) STRICT;
+
+-- How many executions stand where: kept with every change, so that nothing is counted.
+CREATE TABLE execution_counts (
+    tenant INTEGER NOT NULL REFERENCES tenants (number),
+    status TEXT    NOT NULL,
+    count  INTEGER NOT NULL CHECK (count >= 0),
+    PRIMARY KEY (tenant, status)
+) STRICT, WITHOUT ROWID;
+
+-- Only the digest of a token is stored.
+CREATE TABLE tokens (
+    key          INTEGER PRIMARY KEY,
+    tenant       INTEGER NOT NULL REFERENCES tenants (number),
+    id           TEXT    NOT NULL,
+    sha256       BLOB    NOT NULL UNIQUE,
+    name         TEXT    NOT NULL,
+    role         TEXT    NOT NULL CHECK (role IN ('operator', 'developer', 'reviewer', 'viewer')),
+    created_at   INTEGER NOT NULL,
+    expires_at   INTEGER,
+    revoked_at   INTEGER,
+    last_used_at INTEGER
+) STRICT;
+CREATE UNIQUE INDEX tokens_by_id ON tokens (tenant, id);
+
+CREATE TABLE workflows (
+    key        INTEGER PRIMARY KEY,
+    tenant     INTEGER NOT NULL REFERENCES tenants (number),
+    id         TEXT    NOT NULL,
+    version    TEXT    NOT NULL,
+    definition TEXT    NOT NULL,
+    digest     BLOB    NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX workflows_by_version ON workflows (tenant, id, version);
 
 -- Narrow on purpose: each event appended rewrites this row. What is written once or seldom is in the two tables below.
 CREATE TABLE executions (
@@ -26,11 +67,18 @@ CREATE TABLE executions (
     created_at       INTEGER NOT NULL,
     started_at       INTEGER,
     updated_at       INTEGER NOT NULL,
-    completed_at     INTEGER
+    completed_at     INTEGER,
+    -- Rises within the tenant with each change, where another execution changed in between: the order of "recent".
+    changed          INTEGER NOT NULL,
+    -- The newest snapshot, what it weighs, and what the events after it weigh.
+    snapshot_at      INTEGER NOT NULL DEFAULT 0,
+    snapshot_bytes   INTEGER NOT NULL DEFAULT 0,
+    tail_bytes       INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE UNIQUE INDEX executions_by_id ON executions (tenant, id);
 CREATE INDEX executions_by_status ON executions (tenant, status);
 CREATE INDEX executions_by_parent ON executions (tenant, parent_id) WHERE parent_id IS NOT NULL;
+CREATE INDEX executions_by_change ON executions (tenant, changed);
 
 CREATE TABLE execution_documents (
     execution INTEGER PRIMARY KEY REFERENCES executions (key) ON DELETE CASCADE,
@@ -41,13 +89,28 @@ CREATE TABLE execution_documents (
     digest    BLOB
 ) STRICT;
 
--- What the fold of the log has made of an execution; absent while it has made nothing.
+-- What the fold of the log has made of an execution; absent while it has made nothing. The state is NULL where it is large: then it is
+-- folded when asked for, so that a small change of a large state writes little.
 CREATE TABLE execution_states (
     execution INTEGER PRIMARY KEY REFERENCES executions (key) ON DELETE CASCADE,
     state     TEXT,
     output    TEXT,
     error     TEXT
 ) STRICT;
+
+-- The fold at sequence 0, where it is not the empty one: what a fork or a continuation brought.
+CREATE TABLE execution_bases (
+    execution INTEGER PRIMARY KEY REFERENCES executions (key) ON DELETE CASCADE,
+    fold      TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE snapshots (
+    execution  INTEGER NOT NULL REFERENCES executions (key) ON DELETE CASCADE,
+    sequence   INTEGER NOT NULL,
+    fold       TEXT    NOT NULL,
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (execution, sequence)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE events (
     execution  INTEGER NOT NULL REFERENCES executions (key) ON DELETE CASCADE,
@@ -62,14 +125,60 @@ CREATE TABLE events (
 CREATE UNIQUE INDEX events_by_id ON events (tenant, id);
 
 CREATE TABLE approvals (
-    execution    INTEGER NOT NULL REFERENCES executions (key) ON DELETE CASCADE,
-    approval_id  TEXT    NOT NULL,
-    node_id      TEXT    NOT NULL,
-    requested    INTEGER NOT NULL,
-    decided      INTEGER,
-    PRIMARY KEY (execution, approval_id)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX approvals_open ON approvals (execution, requested) WHERE decided IS NULL;
+    key         INTEGER PRIMARY KEY,
+    tenant      INTEGER NOT NULL REFERENCES tenants (number),
+    execution   INTEGER NOT NULL REFERENCES executions (key) ON DELETE CASCADE,
+    approval_id TEXT    NOT NULL,
+    node_id     TEXT    NOT NULL,
+    status      TEXT    NOT NULL CHECK (status IN ('pending', 'approved', 'rejected')),
+    -- The sequences of the events that asked and that decided.
+    requested   INTEGER NOT NULL,
+    decided     INTEGER
+) STRICT;
+CREATE UNIQUE INDEX approvals_of_execution ON approvals (execution, approval_id);
+CREATE INDEX approvals_open ON approvals (execution, requested) WHERE status = 'pending';
+CREATE INDEX approvals_by_status ON approvals (tenant, status);
+
+CREATE TABLE timers (
+    key             INTEGER PRIMARY KEY,
+    tenant          INTEGER NOT NULL REFERENCES tenants (number),
+    id              TEXT    NOT NULL,
+    execution       INTEGER NOT NULL REFERENCES executions (key) ON DELETE CASCADE,
+    node_id         TEXT    NOT NULL,
+    correlation_key TEXT,
+    status          TEXT    NOT NULL CHECK (status IN ('pending', 'fired', 'cancelled', 'failed')),
+    fire_at         INTEGER NOT NULL,
+    enqueue         TEXT,
+    created_at      INTEGER NOT NULL,
+    fired_at        INTEGER,
+    late_by_ms      INTEGER,
+    error           TEXT,
+    digest          BLOB
+) STRICT;
+CREATE UNIQUE INDEX timers_by_id ON timers (tenant, id);
+CREATE INDEX timers_due ON timers (tenant, fire_at) WHERE status = 'pending';
+CREATE INDEX timers_of_execution ON timers (execution);
+
+CREATE TABLE crons (
+    key              INTEGER PRIMARY KEY,
+    tenant           INTEGER NOT NULL REFERENCES tenants (number),
+    name             TEXT    NOT NULL,
+    expression       TEXT    NOT NULL,
+    timezone         TEXT    NOT NULL,
+    workflow_id      TEXT    NOT NULL,
+    workflow_version TEXT,
+    input            TEXT    NOT NULL,
+    enqueue          TEXT,
+    enabled          INTEGER NOT NULL CHECK (enabled IN (0, 1)),
+    catch_up         TEXT    NOT NULL CHECK (catch_up IN ('skip', 'once', 'all')),
+    next_at          INTEGER,
+    last_at          INTEGER,
+    last_error       TEXT,
+    created_at       INTEGER NOT NULL,
+    updated_at       INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX crons_by_name ON crons (tenant, name);
+CREATE INDEX crons_due ON crons (tenant, next_at) WHERE enabled = 1 AND next_at IS NOT NULL;
 
 CREATE TABLE queues (
     key              INTEGER PRIMARY KEY,

@@ -50,6 +50,36 @@ records! {
     }
 }
 
+/// The rows that changed last, newest first.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "development", derive(ts_rs::TS))]
+pub struct Recent<T> {
+    pub items: Vec<T>,
+    /// Rows among them that cannot be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "development", ts(optional, as = "Option<Vec<Damaged>>"))]
+    pub damaged: Vec<Damaged>,
+}
+
+impl<T> Recent<T> {
+    pub(crate) fn push(&mut self, record: Result<T>) -> Result<()> {
+        match record {
+            Ok(record) => self.items.push(record),
+            Err(error) if error.code() == ErrorCode::Corrupt => self.damaged.push(Damaged::from(&error)),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+/// Checks the limit of a list by change: 1 to 200, 50 unless given.
+pub(crate) fn recent_limit(given: Option<i64>) -> Result<i64> {
+    match given.unwrap_or(50) {
+        limit @ 1..=200 => Ok(limit),
+        other => Err(Error::invalid(format!("limit must be 1 to 200, not {other}")).with("path", "limit")),
+    }
+}
+
 /// Checks a limit: 1 to 1000, 100 unless given.
 pub(crate) fn limit(given: Option<i64>) -> Result<i64> {
     match given {

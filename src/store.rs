@@ -169,7 +169,7 @@ impl Store {
         migrate(&mut connection)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
         connection.execute(
-            "INSERT INTO tenants (number, id, created_at) VALUES (?1, 'default', ?2) ON CONFLICT DO NOTHING",
+            "INSERT INTO tenants (number, id, created_at, updated_at) VALUES (?1, 'default', ?2, ?2) ON CONFLICT DO NOTHING",
             (DEFAULT_TENANT, options.clock.now()),
         )?;
         let inner = Inner {

@@ -1,17 +1,29 @@
 //! Executions: one run of a workflow or an agent each. Their log is the truth; the rows here are kept in step with it.
 
-use rusqlite::Row;
-use serde_json::Value;
+mod changes;
+mod record;
 
-use crate::error::{Error, ErrorCode, Result};
-use crate::events::{self, NewEvent};
-use crate::fold::{Effect, Fold, Materialized, Outcome};
+use std::collections::BTreeMap;
+
+use rusqlite::Row;
+
+use crate::approvals;
+use crate::error::{Error, Result};
+use crate::fold::{Fold, Materialized, Outcome};
 use crate::ids::{Name, new_id};
 use crate::json::{Json, digest, given};
-use crate::page::{self, Order, Page, PageBuilder};
+use crate::page::{self, Order, Page, PageBuilder, Recent};
 use crate::queue;
 use crate::retention::Pass;
+use crate::snapshots;
 use crate::store::{Columns, Tx};
+use crate::tenants;
+
+pub use changes::{
+    AppendToState, CancelExecution, ContinueAsNew, DeleteExecution, ForkExecution, PatchState, SetState, SetStatus, StateChanged,
+};
+pub(crate) use changes::{append_to_state, cancel, continue_as_new, delete, fork, patch_state, set_state, set_status};
+pub(crate) use record::{Head, keep, record};
 
 words! {
     #[derive(Default)]
@@ -65,7 +77,21 @@ pub struct Created<T> {
     pub created: bool,
 }
 
+words! {
+    pub enum GroupBy {
+        Status = "status",
+    }
+}
+
 records! {
+    pub struct ExecutionCounts {
+        pub total: i64,
+        /// By status, where that was asked for; a status without executions is left out.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "development", ts(type = "{ [status in ExecutionStatus]?: number }"))]
+        pub by_status: Option<BTreeMap<String, i64>>,
+    }
+
     /// One run of a workflow or an agent.
     pub struct Execution {
         pub id: String,
@@ -143,14 +169,14 @@ arguments! {
         pub cursor: Option<String>,
     }
 
-    /// A change of status by command.
-    pub struct SetStatus {
-        pub id: Name,
-        pub status: ExecutionStatus,
-        /// Kept in the event.
-        pub reason: Option<String>,
-        /// Makes the change only from this status; `conflict` from any other.
-        pub expected_status: Option<ExecutionStatus>,
+    /// Which executions changed last.
+    pub struct RecentExecutions {
+        /// 1 to 200; 50 unless given.
+        pub limit: Option<i64>,
+    }
+
+    pub struct CountExecutions {
+        pub group_by: Option<GroupBy>,
     }
 
     pub struct Materialize {
@@ -160,186 +186,115 @@ arguments! {
     }
 }
 
-const DEFAULT_SEGMENT: i64 = 0;
-
-/// The narrow part of an execution's row: what appending to its log reads and writes.
-#[derive(Debug)]
-pub(crate) struct Head {
-    pub(crate) key: i64,
+/// What an execution begins with.
+pub(crate) struct Beginning {
     pub(crate) id: String,
-    pub(crate) status: ExecutionStatus,
-    pub(crate) last_sequence: i64,
-    started_at: Option<i64>,
-    completed_at: Option<i64>,
+    pub(crate) workflow_id: String,
+    pub(crate) workflow_version: Option<String>,
+    pub(crate) session_type: Option<SessionType>,
+    pub(crate) parent_id: Option<String>,
+    pub(crate) segment: i64,
+    pub(crate) input: Json,
+    /// Sorted.
+    pub(crate) tags: Vec<String>,
+    pub(crate) metadata: Option<Json>,
+    pub(crate) digest: Option<[u8; 32]>,
+    /// The fold at sequence 0, where it is not the empty one.
+    pub(crate) base: Option<Fold>,
 }
 
-impl Head {
-    pub(crate) fn find(tx: &Tx<'_>, id: &str) -> Result<Option<Self>> {
-        tx.row(
-            "SELECT key, id, status, last_sequence, started_at, completed_at FROM executions WHERE tenant = ?1 AND id = ?2",
-            (tx.tenant, id),
-            Self::read,
-        )
-    }
-
-    pub(crate) fn get(tx: &Tx<'_>, id: &str) -> Result<Self> {
-        Self::find(tx, id)?.ok_or_else(|| Error::not_found("execution", id))
-    }
-
-    pub(crate) fn by_key(tx: &Tx<'_>, key: i64) -> Result<Self> {
-        tx.row(
-            "SELECT key, id, status, last_sequence, started_at, completed_at FROM executions WHERE key = ?1",
-            [key],
-            Self::read,
-        )?
-        .ok_or_else(|| Error::new(ErrorCode::Internal, format!("the execution with key {key} is gone")))
-    }
-
-    fn read(row: &Row<'_>) -> Result<Self> {
-        let columns = Columns::with_id(row, "executions", 1)?;
-        Ok(Self {
-            key: columns.get(0)?,
-            id: columns.get(1)?,
-            status: columns.get(2)?,
-            last_sequence: columns.get(3)?,
-            started_at: columns.get(4)?,
-            completed_at: columns.get(5)?,
-        })
-    }
-
-    /// Refuses what a terminal execution no longer takes.
-    pub(crate) fn must_be_open(&self, what: &str) -> Result<()> {
-        if !self.status.is_terminal() {
-            return Ok(());
+/// Whether an id is free, taken by the same call, or taken by another one, which is `conflict`.
+pub(crate) fn is_repeated(tx: &Tx<'_>, id: &Name, digest: Option<[u8; 32]>) -> Result<bool> {
+    let known: Option<Option<[u8; 32]>> = tx.row(
+        "SELECT d.digest FROM executions e LEFT JOIN execution_documents d ON d.execution = e.key WHERE e.tenant = ?1 AND e.id = ?2",
+        (tx.tenant, id),
+        |row| Ok(row.get(0)?),
+    )?;
+    match known {
+        None => Ok(false),
+        Some(known) if known.is_some() && known == digest => Ok(true),
+        Some(_) => {
+            Err(Error::conflict(format!("there is an execution {:?} already, created with other arguments", id.as_str()))
+                .with("id", id.as_str()))
         }
-        Err(Error::new(
-            ErrorCode::InvalidTransition,
-            format!("the execution {:?} is {} and takes {what} no more", self.id, self.status.as_str()),
-        )
-        .with("id", self.id.as_str())
-        .with("status", self.status.as_str()))
     }
 }
 
-/// Appends events to an execution's log and brings its row up to the fold of them. This is the one way in which an execution changes.
-pub(crate) fn record(tx: &Tx<'_>, head: &mut Head, new: Vec<NewEvent>) -> Result<Vec<Created<events::Event>>> {
-    let mut answers = Vec::with_capacity(new.len());
-    let mut outcome =
-        Outcome { status: head.status, started_at: head.started_at, completed_at: head.completed_at, ..Outcome::empty() };
-    let mut stored_state = None;
-    let (first, was_terminal) = (head.last_sequence, head.status.is_terminal());
-    let mut new = std::collections::VecDeque::from(new);
-    while let Some(event) = new.pop_front() {
-        if let Some(known) = events::known(tx, head, &event)? {
-            answers.push(Created { record: known, created: false });
-            continue;
-        }
-        let effect = Effect::of(&event.event_type, &event.data)?;
-        let appended = events::insert(tx, head, event)?;
-        if outcome.touches_state(&effect) && stored_state.is_none() {
-            let (state, output, error) = load_state(tx, head)?;
-            stored_state = Some((state.clone(), output.clone(), error.clone()));
-            (outcome.state, outcome.output, outcome.error) = (state, output, error);
-        }
-        let others_pending = events::track_approvals(tx, head, &appended, &effect)?;
-        let ended_before = outcome.status.is_terminal();
-        outcome.apply(effect, tx.now, others_pending);
-        if outcome.status.is_terminal() && !ended_before && !was_terminal {
-            // What still waits for this execution will not run; the log says so right after the end.
-            for node_id in queue::cancel_waiting(tx, head.key)? {
-                new.push_back(NewEvent::of("node_cancelled", &serde_json::json!({ "nodeId": node_id })));
-            }
-        }
-        answers.push(Created { record: appended, created: true });
+/// Inserts an execution with its base. Answers its key.
+pub(crate) fn begin(tx: &Tx<'_>, beginning: &Beginning) -> Result<i64> {
+    tenants::admit_execution(tx)?;
+    let key = tx.next_key("SELECT key FROM executions WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1")?;
+    let empty = Outcome::empty();
+    let outcome = beginning.base.as_ref().map_or(&empty, |base| &base.outcome);
+    tx.execute_one(
+        "INSERT INTO executions (key, tenant, id, workflow_id, workflow_version, status, session_type, parent_id, segment,
+                                 last_sequence, created_at, updated_at, started_at, completed_at, changed)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?10, ?11, ?12, ?13)",
+        (
+            key,
+            tx.tenant,
+            &beginning.id,
+            &beginning.workflow_id,
+            &beginning.workflow_version,
+            outcome.status,
+            beginning.session_type,
+            &beginning.parent_id,
+            beginning.segment,
+            tx.now,
+            outcome.started_at,
+            outcome.completed_at,
+            record::next_change(tx)?,
+        ),
+    )?;
+    record::count(tx, outcome.status, 1)?;
+    tx.execute_one(
+        "INSERT INTO execution_documents (execution, input, tags, metadata, digest) VALUES (?1, ?2, ?3, ?4, ?5)",
+        (key, &beginning.input, Json::from_value(&beginning.tags)?, &beginning.metadata, beginning.digest),
+    )?;
+    if let Some(base) = &beginning.base {
+        let text = base.to_json()?;
+        let bytes = text.as_str().len() as i64;
+        tx.execute_one("INSERT INTO execution_bases (execution, fold) VALUES (?1, ?2)", (key, text))?;
+        // The base is the snapshot at sequence 0.
+        tx.execute_one("UPDATE executions SET snapshot_bytes = ?2 WHERE key = ?1", (key, bytes))?;
+        record::keep(tx, &Head::by_key(tx, key)?, &base.outcome)?;
+        approvals::inherit(tx, key, base.pending_approvals())?;
     }
-    if head.last_sequence > first {
-        tx.execute_one(
-            "UPDATE executions SET status = ?2, last_sequence = ?3, updated_at = ?4, started_at = ?5, completed_at = ?6 WHERE key = ?1",
-            (head.key, outcome.status, head.last_sequence, tx.now, outcome.started_at, outcome.completed_at),
-        )?;
-        (head.status, head.started_at, head.completed_at) = (outcome.status, outcome.started_at, outcome.completed_at);
-    }
-    if let Some(before) = stored_state {
-        let after = (outcome.state, outcome.output, outcome.error);
-        if after != before {
-            let (state, output, error) = after;
-            tx.execute_one(
-                "INSERT INTO execution_states (execution, state, output, error) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT (execution) DO UPDATE SET state = excluded.state, output = excluded.output, error = excluded.error",
-                (head.key, state.to_string(), output, error),
-            )?;
-        }
-    }
-    Ok(answers)
-}
-
-fn load_state(tx: &Tx<'_>, head: &Head) -> Result<(Value, Option<Json>, Option<Json>)> {
-    let stored = tx.row("SELECT state, output, error FROM execution_states WHERE execution = ?1", [head.key], |row| {
-        let columns = Columns::new(row, "execution_states", head.id.as_str());
-        Ok((columns.json::<Value>(0)?, columns.get(1)?, columns.get(2)?))
-    })?;
-    Ok(match stored {
-        Some((state, output, error)) => (state.unwrap_or_default(), output, error),
-        None => (Outcome::empty().state, None, None),
-    })
+    Ok(key)
 }
 
 pub(crate) fn create(tx: &Tx<'_>, arguments: CreateExecution) -> Result<Created<Execution>> {
     tx.document("input", arguments.input.as_ref())?;
     tx.document("metadata", arguments.metadata.as_ref())?;
     let digest = arguments.id.is_some().then(|| digest(&arguments)).transpose()?;
-    let id = match &arguments.id {
-        None => new_id(tx.now),
-        Some(id) => {
-            let known: Option<Option<[u8; 32]>> = tx.row(
-                "SELECT d.digest FROM executions e LEFT JOIN execution_documents d ON d.execution = e.key WHERE e.tenant = ?1 AND e.id = ?2",
-                (tx.tenant, id),
-                |row| Ok(row.get(0)?),
-            )?;
-            match known {
-                None => id.to_string(),
-                Some(known) if known.is_some() && known == digest => {
-                    let record = get(tx, ExecutionId { id: id.clone() })?;
-                    let record = record.ok_or_else(|| Error::not_found("execution", id))?;
-                    return Ok(Created { record, created: false });
-                }
-                Some(_) => {
-                    return Err(Error::conflict(format!(
-                        "there is an execution {:?} already, created with other arguments",
-                        id.as_str()
-                    ))
-                    .with("id", id.as_str()));
-                }
-            }
-        }
-    };
-    let key = tx.next_key("SELECT key FROM executions WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1")?;
-    tx.execute_one(
-        "INSERT INTO executions (key, tenant, id, workflow_id, workflow_version, status, session_type, parent_id, segment,
-                                 last_sequence, created_at, updated_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, 'pending', ?6, ?7, ?8, 0, ?9, ?9)",
-        (
-            key,
-            tx.tenant,
-            &id,
-            &arguments.workflow_id,
-            &arguments.workflow_version,
-            arguments.session_type,
-            &arguments.parent_id,
-            DEFAULT_SEGMENT,
-            tx.now,
-        ),
-    )?;
-    let mut tags = arguments.tags.unwrap_or_default();
+    if let Some(id) = &arguments.id
+        && is_repeated(tx, id, digest)?
+    {
+        return Ok(Created { record: existing(tx, id)?, created: false });
+    }
+    let mut tags: Vec<String> = arguments.tags.unwrap_or_default().iter().map(Name::to_string).collect();
     tags.sort();
     tags.dedup();
-    let null = Json::default();
-    tx.execute_one(
-        "INSERT INTO execution_documents (execution, input, tags, metadata, digest) VALUES (?1, ?2, ?3, ?4, ?5)",
-        (key, arguments.input.as_ref().unwrap_or(&null), Json::from_value(&tags)?, &arguments.metadata, digest),
-    )?;
-    let record = get(tx, ExecutionId { id: id.parse()? })?.ok_or_else(|| Error::not_found("execution", &id))?;
-    Ok(Created { record, created: true })
+    let beginning = Beginning {
+        id: arguments.id.map_or_else(|| new_id(tx.now), |id| id.to_string()),
+        workflow_id: arguments.workflow_id.to_string(),
+        workflow_version: arguments.workflow_version.map(|version| version.to_string()),
+        session_type: arguments.session_type,
+        parent_id: arguments.parent_id.map(|id| id.to_string()),
+        segment: 0,
+        input: arguments.input.unwrap_or_default(),
+        tags,
+        metadata: arguments.metadata,
+        digest,
+        base: None,
+    };
+    begin(tx, &beginning)?;
+    Ok(Created { record: existing(tx, &beginning.id)?, created: true })
+}
+
+/// The record of an execution that must be there.
+pub(crate) fn existing(tx: &Tx<'_>, id: &str) -> Result<Execution> {
+    find(tx, id)?.ok_or_else(|| Error::not_found("execution", id))
 }
 
 macro_rules! select {
@@ -347,7 +302,7 @@ macro_rules! select {
         concat!(
             "SELECT e.key, e.id, t.id, e.workflow_id, e.workflow_version, e.status, d.input, s.state, s.output, e.session_type,
                     e.parent_id, e.segment, s.error, d.tags, d.metadata, e.last_sequence, e.created_at, e.started_at, e.updated_at,
-                    e.completed_at, d.execution
+                    e.completed_at, d.execution, s.execution, e.snapshot_bytes
              FROM executions e
              CROSS JOIN tenants t ON t.number = e.tenant
              LEFT JOIN execution_documents d ON d.execution = e.key
@@ -369,6 +324,7 @@ fn read(row: &Row<'_>) -> Result<Execution> {
         workflow_version: columns.get(4)?,
         status: columns.get(5)?,
         input: columns.get(6)?,
+        // Of a large state, the caller asks the fold.
         state: columns.get::<Option<Json>>(7)?.unwrap_or_else(|| Outcome::empty().state.into()),
         output: columns.get(8)?,
         session_type: columns.get(9)?,
@@ -385,8 +341,24 @@ fn read(row: &Row<'_>) -> Result<Execution> {
     })
 }
 
+/// Reads a record, and folds its state where that is too large to be kept.
+fn read_whole(tx: &Tx<'_>, row: &Row<'_>) -> Result<Execution> {
+    let execution = read(row)?;
+    let is_large = row.get::<_, Option<i64>>(21)?.is_some() && row.get::<_, Option<String>>(7)?.is_none();
+    if !is_large {
+        return Ok(execution);
+    }
+    let head = Head::by_key(tx, row.get(0)?)?;
+    let state = snapshots::fold(tx, &head, head.last_sequence)?.outcome.state.into();
+    Ok(Execution { state, ..execution })
+}
+
+fn find(tx: &Tx<'_>, id: &str) -> Result<Option<Execution>> {
+    tx.row(select!("WHERE e.tenant = ?1 AND e.id = ?2"), (tx.tenant, id), |row| read_whole(tx, row))
+}
+
 pub(crate) fn get(tx: &Tx<'_>, arguments: ExecutionId) -> Result<Option<Execution>> {
-    tx.row(select!("WHERE e.tenant = ?1 AND e.id = ?2"), (tx.tenant, arguments.id), read)
+    find(tx, &arguments.id)
 }
 
 fn weigh(execution: &Execution) -> usize {
@@ -465,7 +437,7 @@ pub(crate) fn list(tx: &Tx<'_>, filter: ListExecutions) -> Result<Page<Execution
             page.skip(number);
             continue;
         }
-        let record = match tx.row(select!("WHERE e.key = ?1"), [key], |row| Ok(read(row)))? {
+        let record = match tx.row(select!("WHERE e.key = ?1"), [key], |row| Ok(read_whole(tx, row)))? {
             Some(record) => record,
             None => continue,
         };
@@ -482,56 +454,52 @@ pub(crate) fn list(tx: &Tx<'_>, filter: ListExecutions) -> Result<Page<Execution
     Ok(page.finish())
 }
 
-pub(crate) fn set_status(tx: &Tx<'_>, arguments: SetStatus) -> Result<Execution> {
-    let to = arguments.status;
-    let mut head = Head::get(tx, &arguments.id)?;
-    let from = head.status;
-    if let Some(expected) = arguments.expected_status.filter(|&expected| expected != from) {
-        return Err(Error::conflict(format!(
-            "the execution {:?} is {}, not {} as expected",
-            head.id,
-            from.as_str(),
-            expected.as_str()
-        ))
-        .with("id", head.id.as_str())
-        .with("status", from.as_str())
-        .with("expectedStatus", expected.as_str()));
+/// The sequence that an `at` means.
+fn check_at(head: &Head, at: Option<i64>) -> Result<i64> {
+    let at = at.unwrap_or(head.last_sequence);
+    if (0..=head.last_sequence).contains(&at) {
+        return Ok(at);
     }
-    if from != to {
-        if !from.may_become(to) {
-            return Err(Error::new(
-                ErrorCode::InvalidTransition,
-                format!("the execution {:?} is {} and cannot become {}", head.id, from.as_str(), to.as_str()),
-            )
-            .with("id", head.id.as_str())
-            .with("from", from.as_str())
-            .with("to", to.as_str()));
-        }
-        let mut data = serde_json::json!({ "from": from, "to": to });
-        if let Some(reason) = arguments.reason {
-            data["reason"] = reason.into();
-        }
-        record(tx, &mut head, vec![NewEvent::of("execution_status_set", &data)])?;
-    }
-    get(tx, ExecutionId { id: arguments.id })?.ok_or_else(|| Error::not_found("execution", &head.id))
+    let last = head.last_sequence;
+    Err(Error::invalid(format!("at must be 0 to {last}, the last sequence of the execution {:?}, not {at}", head.id))
+        .with("path", "at")
+        .with("lastSequence", last))
 }
 
 pub(crate) fn materialize(tx: &Tx<'_>, arguments: Materialize) -> Result<Materialized> {
     let head = Head::get(tx, &arguments.id)?;
-    let at = arguments.at.unwrap_or(head.last_sequence);
-    if !(0..=head.last_sequence).contains(&at) {
-        return Err(Error::invalid(format!(
-            "at must be 0 to {}, the last sequence of the execution {:?}, not {at}",
-            head.last_sequence, head.id
-        ))
-        .with("path", "at")
-        .with("lastSequence", head.last_sequence));
+    let at = check_at(&head, arguments.at)?;
+    snapshots::fold(tx, &head, at)?.materialized(tx, &head)
+}
+
+/// The executions that changed last, newest first.
+pub(crate) fn recent(tx: &Tx<'_>, arguments: RecentExecutions) -> Result<Recent<Execution>> {
+    let limit = page::recent_limit(arguments.limit)?;
+    let mut recent = Recent { items: Vec::new(), damaged: Vec::new() };
+    let keys = tx.rows(
+        "SELECT key FROM executions WHERE tenant = ?1 ORDER BY changed DESC LIMIT ?2",
+        (tx.tenant, limit),
+        |row| Ok(row.get::<_, i64>(0)?),
+    )?;
+    for key in keys {
+        let record = tx.row(select!("WHERE e.key = ?1"), [key], |row| Ok(read_whole(tx, row)))?;
+        record.map_or(Ok(()), |record| recent.push(record))?;
     }
-    let mut fold = Fold::empty();
-    events::walk(tx, &head, at, |sequence, event| {
-        fold.apply(sequence, &event.id, &event.event_type, &event.data, event.created_at)
+    Ok(recent)
+}
+
+pub(crate) fn count(tx: &Tx<'_>, arguments: CountExecutions) -> Result<ExecutionCounts> {
+    let mut counts = ExecutionCounts { total: 0, by_status: None };
+    let mut by_status = BTreeMap::new();
+    tx.walk("SELECT status, count FROM execution_counts WHERE tenant = ?1 AND count > 0", [tx.tenant], |row| {
+        let columns = Columns::with_id(row, "execution_counts", 0)?;
+        let (status, count): (ExecutionStatus, i64) = (columns.get(0)?, columns.get(1)?);
+        counts.total += count;
+        by_status.insert(status.as_str().to_owned(), count);
+        Ok(true)
     })?;
-    Ok(fold.materialized())
+    counts.by_status = arguments.group_by.map(|GroupBy::Status| by_status);
+    Ok(counts)
 }
 
 /// One bounded walk of retention over the executions after the key `after`. What ended by the cutoff goes, with its log and items.
@@ -547,9 +515,15 @@ pub(crate) fn prune(tx: &Tx<'_>, cutoff: i64, after: i64, limit: i64) -> Result<
     for (key, completed_at) in executions {
         // An item that is still held settles first: its holder must not be told that there never was one.
         if completed_at.is_some_and(|at| at <= cutoff) && queue::remove_of_execution(tx, key)? {
-            tx.execute_one("DELETE FROM executions WHERE key = ?1", [key])?;
+            remove(tx, &Head::by_key(tx, key)?)?;
             pass.pruned += 1;
         }
     }
     Ok(pass)
+}
+
+/// Deletes an execution whose items are gone: its log, approvals, timers and snapshots with it.
+pub(super) fn remove(tx: &Tx<'_>, head: &Head) -> Result<()> {
+    tx.execute_one("DELETE FROM executions WHERE key = ?1", [head.key])?;
+    record::count(tx, head.status, -1)
 }

@@ -1,0 +1,142 @@
+//! Snapshots: whole folds, kept so that no log has to be folded from its beginning.
+
+use crate::error::Result;
+use crate::events;
+use crate::executions::{Head, keep};
+use crate::fold::Fold;
+use crate::ids::Name;
+use crate::json::Json;
+use crate::page::{self, Order, Page, PageBuilder};
+use crate::store::{Columns, Tx};
+
+records! {
+    /// A fold that is kept.
+    pub struct Snapshot {
+        pub execution_id: String,
+        /// The last event that counts in it.
+        pub sequence: i64,
+        /// Unix milliseconds.
+        pub created_at: i64,
+        /// Its size as JSON text.
+        pub bytes: i64,
+    }
+}
+
+arguments! {
+    pub struct LatestSnapshot {
+        pub execution_id: Name,
+    }
+
+    /// Of which execution to list the snapshots.
+    pub struct ListSnapshots {
+        pub execution_id: Name,
+        /// 1 to 1000; 100 unless given.
+        pub limit: Option<i64>,
+        pub order: Option<Order>,
+        pub cursor: Option<String>,
+    }
+}
+
+/// A snapshot is written after at least so many events, and when they weigh more than the last snapshot did: so the size of all
+/// snapshots, and the work of writing them, stay in proportion to the log.
+const LEAST_EVENTS: i64 = 100;
+
+/// Writes a snapshot if one is due.
+pub(crate) fn after_append(tx: &Tx<'_>, head: &mut Head) -> Result<()> {
+    if head.last_sequence - head.snapshot_at < LEAST_EVENTS || head.tail_bytes < head.snapshot_bytes {
+        return Ok(());
+    }
+    let fold = fold(tx, head, head.last_sequence)?;
+    let text = fold.to_json()?;
+    let bytes = text.as_str().len() as i64;
+    // The first one may weigh more than the events before it; it waits until they have caught up.
+    if bytes <= head.tail_bytes {
+        tx.execute_one(
+            "INSERT INTO snapshots (execution, sequence, fold, created_at) VALUES (?1, ?2, ?3, ?4)",
+            (head.key, head.last_sequence, text, tx.now),
+        )?;
+        head.snapshot_at = head.last_sequence;
+        head.tail_bytes = 0;
+        keep(tx, head, &fold.outcome)?;
+    }
+    head.snapshot_bytes = bytes;
+    tx.execute_one(
+        "UPDATE executions SET snapshot_at = ?2, snapshot_bytes = ?3, tail_bytes = ?4 WHERE key = ?1",
+        (head.key, head.snapshot_at, head.snapshot_bytes, head.tail_bytes),
+    )
+}
+
+/// The fold of an execution's log up to the sequence `at`.
+pub(crate) fn fold(tx: &Tx<'_>, head: &Head, at: i64) -> Result<Fold> {
+    let kept = tx.row(
+        "SELECT sequence, fold FROM snapshots WHERE execution = ?1 AND sequence <= ?2 ORDER BY sequence DESC LIMIT 1",
+        (head.key, at),
+        |row| {
+            let columns = Columns::new(row, "snapshots", head.id.as_str());
+            Ok((columns.get::<i64>(0)?, columns.json::<Fold>(1)?))
+        },
+    )?;
+    let (after, fold) = match kept {
+        Some((sequence, fold)) => (sequence, fold),
+        None => (0, base(tx, head)?),
+    };
+    let mut fold = fold.unwrap_or_else(Fold::empty);
+    events::walk(tx, head, after, at, |sequence, event| {
+        fold.apply(sequence, &event.id, &event.event_type, &event.data, event.created_at)
+    })?;
+    Ok(fold)
+}
+
+/// The fold at sequence 0, where it is not the empty one.
+fn base(tx: &Tx<'_>, head: &Head) -> Result<Option<Fold>> {
+    let base = tx.row("SELECT fold FROM execution_bases WHERE execution = ?1", [head.key], |row| {
+        Columns::new(row, "execution_bases", head.id.as_str()).json::<Fold>(0)
+    })?;
+    Ok(base.flatten())
+}
+
+pub(crate) fn latest(tx: &Tx<'_>, arguments: LatestSnapshot) -> Result<Option<Snapshot>> {
+    let head = Head::get(tx, &arguments.execution_id)?;
+    tx.row(
+        "SELECT sequence, created_at, length(CAST(fold AS BLOB)) FROM snapshots WHERE execution = ?1 ORDER BY sequence DESC LIMIT 1",
+        [head.key],
+        |row| read(row, &head),
+    )
+}
+
+fn read(row: &rusqlite::Row<'_>, head: &Head) -> Result<Snapshot> {
+    let columns = Columns::new(row, "snapshots", head.id.as_str());
+    Ok(Snapshot {
+        execution_id: head.id.clone(),
+        sequence: columns.get(0)?,
+        created_at: columns.get(1)?,
+        bytes: columns.get(2)?,
+    })
+}
+
+pub(crate) fn list(tx: &Tx<'_>, filter: ListSnapshots) -> Result<Page<Snapshot>> {
+    let head = Head::get(tx, &filter.execution_id)?;
+    let mut page = PageBuilder::unfiltered(page::limit(filter.limit)?);
+    let order = filter.order.unwrap_or_default();
+    let (from, to) = page::sequences(filter.cursor.as_deref(), order)?;
+    let sql = match order {
+        Order::Asc => {
+            "SELECT sequence, created_at, length(CAST(fold AS BLOB)) FROM snapshots
+             WHERE execution = ?1 AND sequence BETWEEN ?2 AND ?3 ORDER BY sequence LIMIT ?4"
+        }
+        Order::Desc => {
+            "SELECT sequence, created_at, length(CAST(fold AS BLOB)) FROM snapshots
+             WHERE execution = ?1 AND sequence BETWEEN ?2 AND ?3 ORDER BY sequence DESC LIMIT ?4"
+        }
+    };
+    tx.walk(sql, (head.key, from, to, page.scanned()), |row| page.visit(row.get(0)?, read(row, &head), |_| 200))?;
+    Ok(page.finish())
+}
+
+/// Keeps a fold that an import brings.
+pub(crate) fn import(tx: &Tx<'_>, execution: i64, sequence: i64, fold: &Json, created_at: i64) -> Result<()> {
+    tx.execute_one(
+        "INSERT INTO snapshots (execution, sequence, fold, created_at) VALUES (?1, ?2, ?3, ?4)",
+        (execution, sequence, fold, created_at),
+    )
+}
