@@ -307,22 +307,10 @@ impl Fold {
             Effect::NodeInactive(node_id) => {
                 self.active_nodes.remove(node_id);
             }
-            Effect::Interrupted { node_id } => self.pending_approvals.push(PendingApproval {
-                approval_id: id.to_owned(),
-                node_id: node_id.clone(),
-                tool_name: None,
-                sequence,
-            }),
+            Effect::Interrupted { node_id } => self.ask(id.to_owned(), node_id, None, sequence),
             Effect::ApprovalRequired { node_id, approval_id, tool_name } => {
                 let approval_id = approval_id.clone().unwrap_or_else(|| id.to_owned());
-                if !self.pending_approvals.iter().any(|pending| pending.approval_id == approval_id) {
-                    self.pending_approvals.push(PendingApproval {
-                        approval_id,
-                        node_id: node_id.clone(),
-                        tool_name: tool_name.clone(),
-                        sequence,
-                    });
-                }
+                self.ask(approval_id, node_id, tool_name.clone(), sequence);
             }
             Effect::ApprovalReceived { node_id, approval_id, .. } => {
                 // Without an approvalId the oldest open approval of the node is meant.
@@ -345,6 +333,14 @@ impl Fold {
         }
         self.outcome.apply(effect, at, !self.pending_approvals.is_empty());
         Ok(())
+    }
+
+    /// Opens an approval. One that is open already stays as it is.
+    fn ask(&mut self, approval_id: String, node_id: &str, tool_name: Option<String>, sequence: i64) {
+        if !self.pending_approvals.iter().any(|pending| pending.approval_id == approval_id) {
+            let node_id = node_id.to_owned();
+            self.pending_approvals.push(PendingApproval { approval_id, node_id, tool_name, sequence });
+        }
     }
 
     pub(crate) fn materialized(self) -> Materialized {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::error::{Error, Result};
 
 /// The longest name, in bytes of UTF-8.
-pub const MAX_NAME_BYTES: usize = 256;
+const MAX_NAME_BYTES: usize = 256;
 
 /// An id or a name: 1 to 256 bytes of UTF-8 without control characters.
 // Made with `"text".parse()?`. `Default` exists so that argument structs can be written with `..Default::default()`; an empty name is
@@ -29,8 +29,13 @@ impl Name {
         if text.is_empty() {
             return Err("must not be empty (a name is 1 to 256 bytes of UTF-8)".to_owned());
         }
+        Self::check_text(text)
+    }
+
+    /// The rule for short texts that may be empty.
+    pub(crate) fn check_text(text: &str) -> Result<(), String> {
         if text.len() > MAX_NAME_BYTES {
-            return Err(format!("is {} bytes long (a name is 1 to 256 bytes of UTF-8)", text.len()));
+            return Err(format!("is {} bytes long; at most {MAX_NAME_BYTES} bytes of UTF-8 are allowed", text.len()));
         }
         match text.chars().find(|c| c.is_control()) {
             Some(c) => Err(format!("contains the control character U+{:04X}", c as u32)),

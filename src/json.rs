@@ -1,6 +1,7 @@
 //! JSON documents: kept as the text they came as.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
@@ -14,6 +15,9 @@ use crate::error::{Error, ErrorCode, Result};
 
 /// The deepest nesting of arrays and objects in a document.
 pub const MAX_DEPTH: usize = 128;
+
+/// Levels of an operation's arguments around a document, at most.
+const ARGUMENT_LEVELS: usize = 4;
 
 /// The size limit of a document unless the store was opened with another one, in bytes of JSON text: 16 MiB.
 pub const MAX_DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
@@ -138,14 +142,45 @@ pub(crate) fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     Json::deserialize(deserializer).map(Some)
 }
 
-/// A digest of arguments, by which a repeated call is told from another one. Documents count by value: the order of an
-/// object's keys and the white space do not matter.
+/// A digest of arguments, by which a repeated call is told from another one. The order of an object's keys, white space and the
+/// spelling of strings do not matter; numbers count to the last digit.
 pub(crate) fn digest(arguments: &impl Serialize) -> Result<[u8; 32]> {
-    let text = serde_json::to_string(arguments)
+    let text = Json::from_value(arguments)?;
+    // The documents in it are named when each is checked; here the recursion is kept bounded.
+    if depth(text.as_str()) > MAX_DEPTH + ARGUMENT_LEVELS {
+        return Err(Error::new(ErrorCode::TooLarge, format!("a document is nested over {MAX_DEPTH} levels deep"))
+            .with("maxDepth", MAX_DEPTH));
+    }
+    let mut canonical = String::with_capacity(text.as_str().len());
+    write_canonical(text.as_str(), &mut canonical)
         .map_err(|error| Error::new(ErrorCode::Internal, format!("arguments cannot be digested: {error}")))?;
-    // A `Value` sorts keys. Texts that it cannot take (over its depth) are compared as they are.
-    let canonical = serde_json::from_str::<Value>(&text).map_or(text, |value| value.to_string());
     Ok(Sha256::digest(canonical.as_bytes()).into())
+}
+
+fn write_canonical(text: &str, out: &mut String) -> serde_json::Result<()> {
+    match text.as_bytes().first() {
+        Some(b'{') => {
+            out.push('{');
+            for (key, value) in serde_json::from_str::<BTreeMap<String, &RawValue>>(text)? {
+                out.push_str(&serde_json::to_string(&key)?);
+                out.push(':');
+                write_canonical(value.get(), out)?;
+                out.push(',');
+            }
+            out.push('}');
+        }
+        Some(b'[') => {
+            out.push('[');
+            for value in serde_json::from_str::<Vec<&RawValue>>(text)? {
+                write_canonical(value.get(), out)?;
+                out.push(',');
+            }
+            out.push(']');
+        }
+        Some(b'"') => out.push_str(&serde_json::to_string(&serde_json::from_str::<Cow<'_, str>>(text)?)?),
+        _ => out.push_str(text),
+    }
+    Ok(())
 }
 
 /// The deepest nesting of valid JSON text. Not recursive.

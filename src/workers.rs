@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rusqlite::Row;
 
 use crate::error::{Error, Result};
-use crate::ids::{MAX_NAME_BYTES, Name};
+use crate::ids::Name;
 use crate::json::{Json, given};
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::queue::end_leases_of_worker;
@@ -123,7 +123,7 @@ arguments! {
         /// `default` unless given.
         pub namespace: Option<Name>,
         /// At most 256 bytes, no control characters.
-        pub reason: Name,
+        pub reason: String,
         /// Whether its leases end at once, by the rule for expired ones; true unless given.
         pub release_leases: Option<bool>,
     }
@@ -289,7 +289,9 @@ pub(crate) fn heartbeat(tx: &Tx<'_>, arguments: WorkerHeartbeat) -> Result<Heart
 }
 
 pub(crate) fn mark_dead(tx: &Tx<'_>, arguments: MarkWorkerDead) -> Result<MarkedDead> {
-    debug_assert!(arguments.reason.len() <= MAX_NAME_BYTES, "a reason obeys the rule for names");
+    if let Err(reason) = Name::check_text(&arguments.reason) {
+        return Err(Error::invalid(format!("reason {reason}")).with("path", "reason"));
+    }
     let namespace = namespace(arguments.namespace.as_ref());
     if live(tx, namespace, &arguments.worker_id)?.is_none() {
         return Ok(MarkedDead { outcome: MarkDeadOutcome::NotRegistered, leases_ended: 0 });

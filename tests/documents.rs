@@ -116,3 +116,43 @@ fn errors_name_the_place_in_the_arguments() {
     }
     assert_eq!(call(&store, "queues.stats", json!({}))["counts"]["pending"], 0);
 }
+
+#[test]
+fn a_document_nested_very_deeply_is_refused_wherever_it_stands() {
+    let (store, _) = in_memory();
+    call(&store, "executions.create", json!({ "workflowId": "w", "id": "run" }));
+    call(&store, "queue.enqueue", json!({ "queue": "q", "executionId": "run", "nodeId": "n" }));
+    call(&store, "queue.claim", json!({ "workerId": "w", "queues": ["q"] }));
+    let item = call(&store, "queue.list", json!({}))["items"][0]["id"].clone();
+    let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
+    for (operation, arguments) in [
+        ("queue.complete", format!(r#"{{"id":{item},"fence":1,"events":[{{"type":"x-a","data":{deep}}}]}}"#)),
+        ("queue.complete", format!(r#"{{"id":{item},"fence":1,"enqueue":[{{"queue":"q","payload":{deep}}}]}}"#)),
+        ("queue.complete", format!(r#"{{"id":{item},"fence":1,"output":{deep}}}"#)),
+        ("queue.complete", format!(r#"{{"id":{item},"fence":1,"statePatch":{deep}}}"#)),
+        ("queue.fail", format!(r#"{{"id":{item},"fence":1,"error":{deep}}}"#)),
+        ("queue.renew", format!(r#"{{"id":{item},"fence":1,"progress":{deep}}}"#)),
+        ("queue.enqueue", format!(r#"{{"queue":"q","id":"i","payload":{deep}}}"#)),
+        ("executions.create", format!(r#"{{"workflowId":"w","id":"e","metadata":{deep}}}"#)),
+        ("events.append", format!(r#"{{"executionId":"run","id":"e","type":"x-a","data":{deep}}}"#)),
+        (
+            "workers.register",
+            format!(r#"{{"workerId":"w","pool":"p","queues":[],"capabilities":[],"livenessTtlMs":1,"metadata":{deep}}}"#),
+        ),
+    ] {
+        assert_eq!(store.call(operation, &arguments).unwrap_err().code(), ErrorCode::TooLarge, "{operation}");
+    }
+}
+
+#[test]
+fn numbers_count_to_the_last_digit() {
+    let (store, _) = in_memory();
+    create(&store, "run", "[123456789012345678901]").unwrap();
+    assert!(!create(&store, "run", "[ 123456789012345678901 ]").unwrap().created);
+    assert_eq!(create(&store, "run", "[123456789012345678902]").unwrap_err().code(), ErrorCode::Conflict);
+    call(&store, "executions.setStatus", json!({ "id": "run", "status": "running" }));
+    let event = r#"{"executionId":"run","type":"workflow_completed","data":{"finalState":{"n":123456789.12345679}}}"#;
+    store.call("events.append", event).unwrap();
+    let state = store.executions().get(ExecutionId { id: "run".parse().unwrap() }).unwrap().unwrap().state;
+    assert_eq!(state.as_str(), r#"{"n":123456789.12345679}"#);
+}

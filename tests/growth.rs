@@ -1,1 +1,307 @@
+//! Every hot operation costs the same in a small store and in a large one. The cost is the number of instructions that SQLite runs,
+//! which is the same each time; `cargo run --release --example claims` measures the time, with a million rows.
+
 mod common;
+
+use std::collections::BTreeMap;
+
+use common::{Folder, START, clock, options};
+use runkeep::effort::Effort;
+use runkeep::{ManualClock, Store};
+use rusqlite::Connection;
+use serde_json::{Value, json};
+
+const SMALL: i64 = 1_000;
+const LARGE: i64 = 50_000;
+
+/// A store, and what each call to it has cost.
+struct World {
+    store: Store,
+    clock: ManualClock,
+    raw: Connection,
+    costs: Vec<(String, BTreeMap<String, Effort>)>,
+    _folder: Folder,
+}
+
+impl World {
+    fn new() -> Self {
+        let (folder, clock) = (Folder::new(), clock());
+        let path = folder.file("store.db");
+        let store = Store::open_with(&path, options(&clock)).unwrap();
+        Self { store, clock, raw: Connection::open(path).unwrap(), costs: Vec::new(), _folder: folder }
+    }
+
+    /// Puts `count` items into a queue, as `status` has them. `more` sets other columns, by the number `n` of the item.
+    fn put(&self, queue: &str, status: &str, count: i64, more: &[(&str, &str)]) {
+        common::call(&self.store, "queues.resume", json!({ "name": queue }));
+        let (columns, values): (Vec<_>, Vec<_>) =
+            more.iter().map(|(column, value)| (format!(", {column}"), format!(", {value}"))).unzip();
+        let (lease, finished) = match status {
+            "claimed" => (
+                "lease_expires_at, lease_ms, namespace, worker_id, claimed_at, ",
+                "?3 + 1000 + n / 10, 1000, 'default', 'gone', ?3, ",
+            ),
+            "completed" | "cancelled" | "dead_lettered" => ("finished_at, ", "?3, "),
+            _ => ("", ""),
+        };
+        let sql = format!(
+            "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers LIMIT ?2)
+             INSERT INTO items (tenant, queue, {lease} status, class, attempt, max_attempts, fence, created_at, payload, key, id
+                                {columns}, priority, run_at)
+             SELECT 1, q.key, {finished} '{status}', 0, 1, 3, 1, ?3, '{{}}', coalesce((SELECT max(key) FROM items), 1 << 40) + n,
+                    ?1 || '-{status}-' || n {values}, n % 3, ?3 + CASE '{status}' WHEN 'scheduled' THEN 1000000000 + n ELSE 0 END
+             FROM numbers JOIN queues q ON q.name = ?1",
+            columns = columns.concat(),
+            values = values.concat(),
+        );
+        assert_eq!(self.raw.execute(&sql, (queue, count, START)).unwrap() as i64, count);
+        let counter = format!("UPDATE queues SET {status} = {status} + ?2 WHERE name = ?1");
+        self.raw.execute(&counter, (queue, count)).unwrap();
+    }
+
+    /// A call that is only made.
+    #[track_caller]
+    fn call(&self, operation: &str, arguments: Value) -> Value {
+        common::call(&self.store, operation, arguments)
+    }
+
+    /// A call whose cost is kept.
+    #[track_caller]
+    fn measure(&mut self, operation: &str, arguments: Value) -> Value {
+        self.store.efforts();
+        let label = format!("{operation} {arguments}");
+        let answer = common::call(&self.store, operation, arguments);
+        self.costs.push((label, self.store.efforts()));
+        answer
+    }
+
+    #[track_caller]
+    fn claim(&mut self, queues: &[&str]) -> Value {
+        let claimed = self.measure("queue.claim", json!({ "workerId": "w", "queues": queues, "leaseMs": 100 }));
+        assert_eq!(claimed.as_array().unwrap().len(), 1, "{queues:?}");
+        json!({ "id": claimed[0]["id"], "fence": claimed[0]["fence"] })
+    }
+
+    fn append(&self, count: i64) {
+        let sql = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers LIMIT ?1)
+             INSERT INTO events (execution, sequence, tenant, id, type, data, created_at)
+             SELECT e.key, n, 1, e.id || '-' || n, 'x-a', '{}', 0 FROM numbers JOIN executions e ON e.id = 'run'";
+        self.raw.execute(sql, [count]).unwrap();
+        self.raw.execute("UPDATE executions SET last_sequence = ?1 WHERE id = 'run'", [count]).unwrap();
+    }
+}
+
+/// Runs `script` in a small world and in a large one, and compares what each call has cost.
+fn compare(script: impl Fn(&mut World, i64)) {
+    let [small, large] = [SMALL, LARGE].map(|size| {
+        let mut world = World::new();
+        script(&mut world, size);
+        world.costs
+    });
+    assert_eq!(small.len(), large.len());
+    let mut differing = Vec::new();
+    for ((label, before), (_, after)) in small.iter().zip(&large) {
+        let steps = |efforts: &BTreeMap<String, Effort>| efforts.values().map(|effort| effort.steps).sum::<i64>();
+        println!("{:>8} {:>8}  {label}", steps(before), steps(after));
+        for (sql, effort) in after {
+            // The list of tenants is short.
+            if sql.contains("FROM tenants") {
+                continue;
+            }
+            assert_eq!((effort.scanned, effort.sorts), (0, 0), "{label}: {sql}");
+            match before.get(sql) {
+                Some(before) if before.steps == effort.steps => {}
+                before => differing.push(format!("{label}: {:?} and {effort:?} for {sql}", before)),
+            }
+        }
+        assert_eq!(before.len(), after.len(), "{label}");
+    }
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+}
+
+/// Lesson 15: finished and future items pile up, and a claim neither meets nor sorts them.
+#[test]
+fn claiming_and_settling_cost_the_same_whatever_waits_or_is_finished() {
+    compare(|world, size| {
+        world.put("q", "completed", size, &[]);
+        world.put("q", "scheduled", size, &[]);
+        world.put("q", "cancelled", size, &[]);
+        world.put("q", "dead_lettered", size, &[]);
+        world.call("queue.enqueue", json!({ "queue": "q" }));
+        let only = world.claim(&["q"]);
+        world.measure("queue.release", only);
+        world.put("q", "pending", size, &[]);
+        world.put("p", "pending", size, &[]);
+        for n in 0..3 {
+            world.measure("queue.enqueue", json!({ "queue": "q", "priority": n }));
+            let held = world.claim(&["q"]);
+            world.measure("queue.renew", held.clone());
+            world.measure("queue.complete", held);
+            let mut failed = world.claim(&["q", "p", "none"]);
+            failed["error"] = json!("e");
+            world.measure("queue.fail", failed);
+            let released = world.claim(&["q"]);
+            world.measure("queue.release", released);
+        }
+        world.measure("queue.claim", json!({ "workerId": "w", "queues": ["q", "p"], "limit": 50 }));
+        world.measure("queue.get", json!({ "id": "q-completed-9" }));
+        world.measure("queue.list", json!({ "limit": 10 }));
+        world.measure("queue.cancel", json!({ "id": "q-pending-9" }));
+        world.measure("deadLetters.list", json!({ "limit": 10, "order": "desc" }));
+        world.measure("deadLetters.redrive", json!({ "id": "q-dead_lettered-9" }));
+        world.measure("deadLetters.delete", json!({ "id": "q-dead_lettered-10" }));
+        world.measure("queues.stats", json!({ "queue": "q" }));
+        world.measure("queues.stats", json!({}));
+    });
+}
+
+#[test]
+fn claiming_from_five_queues_costs_the_same_however_long_they_are() {
+    compare(|world, size| {
+        let queues = ["q1", "q2", "q3", "q4", "q5"];
+        for queue in queues {
+            world.put(queue, "pending", size / 5, &[]);
+        }
+        for _ in 0..5 {
+            world.claim(&queues);
+        }
+    });
+}
+
+#[test]
+fn items_of_a_saturated_concurrency_key_are_not_passed_over_one_by_one() {
+    compare(|world, size| {
+        world.call("queue.enqueue", json!({ "queue": "q", "concurrencyKey": "busy", "priority": 9 }));
+        world.put("q", "pending", size, &[("concurrency_key", "'busy'")]);
+        world.call("queues.configure", json!({ "name": "q", "keyConcurrency": 1 }));
+        world.put("q2", "pending", 20, &[("concurrency_key", "'other-' || n")]);
+        let first = world.claim(&["q"]);
+        world.call("queue.enqueue", json!({ "queue": "q", "priority": -1 }));
+        let behind = world.claim(&["q"]);
+        world.measure("queue.complete", behind);
+        world.measure("queue.enqueue", json!({ "queue": "q", "concurrencyKey": "busy" }));
+        world.measure("queue.claim", json!({ "workerId": "w", "queues": ["q", "q2"], "limit": 5 }));
+        world.measure("queue.complete", first);
+        let next = world.claim(&["q"]);
+        world.measure("queue.release", next);
+        world.measure("queues.stats", json!({ "queue": "q" }));
+    });
+}
+
+#[test]
+fn counts_do_not_depend_on_how_many_concurrency_keys_wait() {
+    compare(|world, size| {
+        world.put("q", "pending", size, &[("concurrency_key", "'k-' || n")]);
+        world.put("few", "pending", size, &[("concurrency_key", "'k-' || n % 10")]);
+        for queue in ["q", "few"] {
+            world.measure("queues.stats", json!({ "queue": queue }));
+        }
+        world.call("queues.configure", json!({ "name": "few", "keyConcurrency": 1 }));
+        assert_eq!(world.measure("queues.stats", json!({ "queue": "few" }))["counts"]["pending"], size);
+    });
+}
+
+#[test]
+fn a_long_log_and_many_executions_make_appending_no_dearer() {
+    compare(|world, size| {
+        world.call("executions.create", json!({ "workflowId": "w", "id": "run" }));
+        world.append(size);
+        world.put("q", "completed", size, &[("execution", "(SELECT key FROM executions WHERE id = 'run')"), ("node_id", "'n'")]);
+        let event = json!({ "executionId": "run", "type": "x-a", "data": 1 });
+        world.measure("events.append", event.clone());
+        world.measure("events.append", event);
+        let patch = json!({ "nodeId": "n", "output": 1, "statePatch": { "a": 1 }, "durationMs": 1 });
+        world.measure("events.append", json!({ "executionId": "run", "type": "node_completed", "data": patch }));
+        world.measure(
+            "events.appendMany",
+            json!({ "executionId": "run", "events": [{ "type": "x-a" }, { "type": "x-b", "id": "b" }] }),
+        );
+        world.measure("events.latestSequence", json!({ "executionId": "run" }));
+        world.measure("events.list", json!({ "executionId": "run", "after": 400, "limit": 10 }));
+        world.measure("events.list", json!({ "executionId": "run", "order": "desc", "limit": 10 }));
+        world.measure("executions.get", json!({ "id": "run" }));
+        world.measure("executions.list", json!({ "limit": 10 }));
+        world.measure("queue.enqueue", json!({ "queue": "q", "executionId": "run", "nodeId": "n" }));
+        let held = world.claim(&["q"]);
+        let mut done = held;
+        done["statePatch"] = json!({ "b": 2 });
+        world.measure("queue.complete", done);
+    });
+}
+
+#[test]
+fn an_idempotency_key_that_is_used_day_by_day_is_found_at_once() {
+    compare(|world, size| {
+        world.put("q", "completed", size, &[("idempotency_key", "'daily'")]);
+        let daily = json!({ "queue": "q", "idempotencyKey": "daily" });
+        assert_eq!(world.measure("queue.enqueue", daily.clone())["created"], true);
+        assert_eq!(world.measure("queue.enqueue", daily)["created"], false);
+        let held = world.claim(&["q"]);
+        let mut failed = held;
+        failed["error"] = json!("e");
+        failed["retryable"] = json!(false);
+        let id = failed["id"].clone();
+        world.measure("queue.fail", failed);
+        world.measure("deadLetters.redrive", json!({ "id": id }));
+    });
+}
+
+#[test]
+fn expired_leases_are_found_and_ended_by_the_page() {
+    compare(|world, size| {
+        world.put("q", "claimed", size, &[]);
+        world.clock.advance(1_000_000);
+        let page = world.measure("leases.listExpired", json!({ "limit": 10 }));
+        assert_eq!(page["items"].as_array().unwrap().len(), 10);
+        world.measure("leases.listExpired", json!({ "limit": 10, "cursor": page["nextCursor"] }));
+        assert_eq!(world.measure("sweep", json!({ "limit": 100 }))["leasesRetried"], 100);
+        // A claim ends some leases on its way, and no more than some.
+        world.call("queue.enqueue", json!({ "queue": "q", "priority": 10 }));
+        world.claim(&["q"]);
+    });
+}
+
+#[test]
+fn items_that_become_due_are_moved_by_the_hundred() {
+    compare(|world, size| {
+        world.put("q", "scheduled", size, &[]);
+        world.clock.advance(2_000_000_000);
+        assert_eq!(world.measure("sweep", json!({ "limit": 100 }))["itemsReadied"], 100);
+        world.claim(&["q"]);
+    });
+}
+
+#[test]
+fn the_registry_costs_the_same_however_many_are_in_it() {
+    compare(|world, size| {
+        let worker = |n: i64| json!({ "workerId": format!("w-{n}"), "pool": "p", "queues": ["q"], "capabilities": ["gpu"], "livenessTtlMs": 600_000_000 });
+        for n in 0..size / 50 {
+            world.call("workers.register", worker(n));
+        }
+        for n in 0..2 {
+            world.measure("workers.register", worker(100_000 + n));
+            world.measure("workers.register", worker(100_000 + n));
+            world.measure("workers.heartbeat", json!({ "workerId": format!("w-{n}") }));
+        }
+        world.measure("workers.list", json!({ "limit": 5, "order": "desc" }));
+        world.measure("workers.history", json!({ "limit": 5, "order": "desc" }));
+        world.put("q", "pending", size, &[]);
+        world.call("queue.enqueue", json!({ "queue": "q", "requires": ["gpu"], "priority": 10 }));
+        let claim = json!({ "workerId": "w-1", "queues": ["q"] });
+        assert_eq!(world.measure("queue.claim", claim)[0]["requires"], json!(["gpu"]));
+        world.measure("workers.markDead", json!({ "workerId": "w-1", "reason": "gone" }));
+    });
+}
+
+#[test]
+fn retention_goes_through_what_is_kept_step_by_step() {
+    compare(|world, size| {
+        world.put("q", "completed", size, &[]);
+        world.put("q", "pending", size, &[]);
+        world.clock.advance(1000);
+        world.call("retention.set", json!({ "itemsMs": 1000, "attemptsMs": 1000, "executionsMs": 1000 }));
+        for _ in 0..2 {
+            assert_eq!(world.measure("sweep", json!({ "limit": 100 }))["pruned"], 100);
+        }
+    });
+}

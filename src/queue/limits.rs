@@ -6,7 +6,7 @@
 //! the first ones in claim order. `rebalance` restores this after every change to a key's items. What counts as running is the claimed
 //! rows themselves, so no path can leak a slot.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::claim::classes;
 use super::{Backoff, QueueRate, queue_key};

@@ -82,6 +82,17 @@ export const ids = {
     }
   },
 
+  "arguments that differ in the last digit of a number are other arguments": async ({ openRaw }) => {
+    const { call } = await openRaw();
+    const numbers = ["9007199254740992", "9007199254740993", "123456789012345678901", "123456789012345678902", "123456789.12345679", "123456789.1234568"];
+    for (const [index, first] of numbers.entries()) {
+      const enqueueWith = (number) => call("queue.enqueue", `{"queue":"q","id":"i${index}","payload":[${number}]}`);
+      match(await enqueueWith(first), { ok: { created: true } });
+      match(await enqueueWith(first), { ok: { created: false } });
+      match(await enqueueWith(numbers[index % 2 ? index - 1 : index + 1]), { error: { code: "conflict" } }, `the answer to a number other than ${first}`);
+    }
+  },
+
   "a record whose id the store made is not met again by giving that id with other arguments": async ({ store }) => {
     const run = await start(store, { input: 1 });
     const item = await enqueue(store, { payload: 1 });

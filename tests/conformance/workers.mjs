@@ -129,6 +129,11 @@ export const workers = {
     match(await store.workers.markDead({ workerId: "w1", reason: "🎉".repeat(64) }), { outcome: "marked" });
   },
 
+  "a death may have an empty reason": async ({ store }) => {
+    await register(store);
+    match(await store.workers.markDead({ workerId: "w1", reason: "" }), { outcome: "marked" });
+  },
+
   "the same id in two namespaces is two workers": async ({ store }) => {
     await register(store, { namespace: "a", pool: "one" });
     match(await register(store, { namespace: "b", pool: "two" }), { outcome: "registered" });

@@ -206,6 +206,27 @@ test("a paused run stands still with its item unclaimed, and goes on where it wa
   assert.equal((await verify(store, await until(store, run.id, isCompleted))).outcome, "equal");
 });
 
+test("a hidden page, whose timers may sleep for a minute, takes longer leases, and a page that goes says so", async (t) => {
+  const store = await openMemory(t);
+  const run = await startRun(store, await record(store, sample), sample.name);
+  const page = { hidden: true };
+  const { workers } = workersOf(store, t, { count: 1, speed: "slow", isHidden: () => page.hidden });
+  workers.setRuns([run.id]);
+  const newest = async () => (await store.queue.list({ executionId: run.id, order: "desc", limit: 1 })).items[0];
+  const lease = async () => (await newest()).leaseExpiresAt - Date.now();
+  await until(store, run.id, async () => (await newest()).status === "claimed");
+  assert.ok((await lease()) > 60_000);
+  page.hidden = false;
+  await workers.visibilityChanged();
+  assert.ok((await lease()) <= 5000);
+  const [worker] = (await store.workers.list({ pool: "console" })).items;
+  assert.equal(worker.workerId, workers.ids[0]);
+  assert.deepEqual(worker.queues, [`replay/${run.id}`]);
+  workers.stop();
+  await until(store, run.id, async () => (await newest()).status !== "claimed");
+  assert.deepEqual((await store.workers.list({ pool: "console" })).items, []);
+});
+
 test("a change of speed counts at once, in the middle of a step", async (t) => {
   const store = await openMemory(t);
   const run = await startRun(store, await record(store, sample), sample.name);

@@ -138,23 +138,18 @@ impl Rate {
     fn json(&self) -> Value {
         json!({ "limit": self.limit, "perMs": self.per_ms })
     }
-
-    /// How far sums of fractions may be off. Parts of a power of two are exact.
-    fn slack(&self) -> f64 {
-        if (self.per_ms as u64).is_power_of_two() { 0.0 } else { 1e-6 }
-    }
 }
 
+/// What is in a bucket, in parts of which `perMs` make a token.
 #[derive(Debug, Clone, Copy)]
 struct Level {
-    tokens: f64,
+    parts: i64,
     at: i64,
 }
 
 impl Level {
-    fn now(self, rate: &Rate, now: i64) -> f64 {
-        let refilled = (now - self.at).max(0) as f64 * rate.limit as f64 / rate.per_ms as f64;
-        (self.tokens + refilled).min(rate.limit as f64)
+    fn now(self, rate: &Rate, now: i64) -> i64 {
+        (self.parts + (now - self.at).max(0) * rate.limit).min(rate.limit * rate.per_ms)
     }
 }
 
@@ -164,15 +159,16 @@ impl Level {
 pub struct Bucket(Option<(Level, Level)>);
 
 impl Bucket {
-    fn least_and_most(&self, rate: &Rate, now: i64) -> (f64, f64) {
-        self.0.map_or((rate.limit as f64, rate.limit as f64), |(least, most)| (least.now(rate, now), most.now(rate, now)))
+    fn least_and_most(&self, rate: &Rate, now: i64) -> (i64, i64) {
+        let full = rate.limit * rate.per_ms;
+        self.0.map_or((full, full), |(least, most)| (least.now(rate, now), most.now(rate, now)))
     }
 
     fn verdict(&self, rate: &Rate, now: i64) -> May {
         let (least, most) = self.least_and_most(rate, now);
         match () {
-            () if most + rate.slack() < 1.0 => May::Not,
-            () if least - rate.slack() >= 1.0 => May::Must,
+            () if most < rate.per_ms => May::Not,
+            () if least >= rate.per_ms => May::Must,
             () => May::Either,
         }
     }
@@ -180,12 +176,20 @@ impl Bucket {
     fn spend(&mut self, rate: &Rate, now: i64) {
         let (least, most) = self.least_and_most(rate, now);
         let at = self.0.map_or(now, |(least, _)| least.at.max(now));
-        self.0 = Some((Level { tokens: (least - 1.0).max(0.0), at }, Level { tokens: (most - 1.0).max(0.0), at: now }));
+        let less = |parts: i64| (parts - rate.per_ms).max(0);
+        self.0 = Some((Level { parts: less(least), at }, Level { parts: less(most), at: now }));
     }
 
     fn clock_went_back(&mut self, rate: &Rate, from: i64, to: i64) {
         if let Some((_, most)) = &mut self.0 {
-            *most = Level { tokens: most.now(rate, from), at: to };
+            *most = Level { parts: most.now(rate, from), at: to };
+        }
+    }
+
+    /// From here on the present counts, also where the clock went back.
+    fn look(&mut self, now: i64) {
+        if let Some((least, _)) = &mut self.0 {
+            least.at = least.at.min(now);
         }
     }
 }
@@ -1108,7 +1112,7 @@ impl Model {
         due
     }
 
-    fn claimed_of(&self, queue: usize, key: Option<&String>) -> i64 {
+    pub fn claimed_of(&self, queue: usize, key: Option<&String>) -> i64 {
         let counts = |item: &Item| {
             item.queue == queue
                 && item.status == Status::Claimed
@@ -1164,6 +1168,11 @@ impl Model {
             }
             for index in self.due(Some(queue)).into_iter().take(UPKEEP_LIMIT) {
                 self.items[index].status = Status::Pending;
+            }
+        }
+        for &queue in &queues {
+            if !self.queues[queue].paused && self.queues[queue].held_until.is_none_or(|until| until <= self.now) {
+                self.queues[queue].bucket.look(self.now);
             }
         }
         if self.is_overdue(store) && queues.iter().any(|&queue| !self.expired(Some(queue)).is_empty()) {
@@ -1350,13 +1359,12 @@ impl Model {
         if execution.is_none() && (patch.is_some() || !events.is_empty()) {
             return refused(answer, "invalid_argument");
         }
-        let mut dropped = false;
+        // Of an execution that had ended before, nothing follows. Where this call ends it, only what would be its own is dropped.
+        let had_ended = execution.is_some_and(|execution| self.executions[execution].is_terminal());
+        let mut dropped = had_ended && patch.is_some();
         if let Some(execution) = execution {
-            if let Some(patch) = patch {
-                dropped = self.executions[execution].is_terminal();
-                if !dropped {
-                    events.insert(0, Event::own("execution_state_patched", json!({ "patch": patch })));
-                }
+            if let Some(patch) = patch.filter(|_| !had_ended) {
+                events.insert(0, Event::own("execution_state_patched", json!({ "patch": patch })));
             }
             if self.contradicts(execution, &events) {
                 return refused(answer, "conflict");
@@ -1364,9 +1372,11 @@ impl Model {
             self.record(execution, &events);
         }
         let is_dropped = |model: &Self, next: &Value| {
-            execution.is_some_and(|execution| {
-                model.executions[execution].is_terminal() && next["executionId"] == json!(model.executions[execution].id)
-            })
+            had_ended
+                || execution.is_some_and(|execution| {
+                    let execution = &model.executions[execution];
+                    execution.is_terminal() && next["executionId"] == json!(execution.id)
+                })
         };
         let mut kept = Vec::new();
         let mut bad = None;
@@ -1787,7 +1797,6 @@ impl Model {
         }
         let mut due = self.due(None);
         due.truncate(left.max(0) as usize);
-        left -= due.len() as i64;
         for &index in &due {
             self.items[index].status = Status::Pending;
         }
@@ -1803,8 +1812,15 @@ impl Model {
             ensure!(count(field) == expected, "{field} is {}, and should be {expected}", count(field));
         }
         ensure!(found["errors"] == json!([]), "a part of the sweep failed: {}", found["errors"]);
-        if left <= 0 {
-            ensure!(found["more"] == json!(true), "the limit ended the sweep, and more is false");
+        let remains = !self.expired(None).is_empty()
+            || self.workers.values().any(|worker| worker.expires_at <= self.now)
+            || !self.due(None).is_empty();
+        let may_remain = !self.retention.is_empty() || self.queues.iter().any(|queue| !queue.keys.is_empty());
+        match found["more"] == json!(true) {
+            true => ensure!(remains || may_remain, "more is true, and nothing is left to do"),
+            false => ensure!(!remains, "more is false, and something is left to do"),
+        }
+        if remains {
             self.saw("a limit ends a sweep");
         }
         Ok(())
@@ -1893,8 +1909,9 @@ impl Model {
             self.saw("a bad call is refused");
             return refused(answer, code);
         }
-        if answer.is_err() {
-            // Refused calls change nothing. The model may have done a part of one before it saw that, so it is asked on a copy.
+        let adds_items = op.name == "queue.enqueueMany" || (op.name == "queue.complete" && op.arguments.get("enqueue").is_some());
+        if answer.is_err() && adds_items {
+            // Refused calls change nothing. Of these the model does a part before it sees that, so it is asked on a copy.
             let seen = std::mem::take(&mut self.seen);
             let mut copy = self.clone();
             let verdict = copy.judge_call(store, op, answer);

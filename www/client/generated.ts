@@ -490,7 +490,7 @@ namespace?: Name,
 /**
  * At most 256 bytes, no control characters.
  */
-reason: Name, 
+reason: string, 
 /**
  * Whether its leases end at once, by the rule for expired ones; true unless given.
  */

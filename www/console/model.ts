@@ -134,7 +134,7 @@ export class Model {
     this.notes = { items: [], cursor: null };
     history.replaceState(null, "", `#run=${runId}`);
     this.#changed();
-    void this.#guard("the log", this.log.refresh(run.execution.lastSequence));
+    void this.#onLog((log) => log.refresh(run.execution.lastSequence));
     void this.moreNotes();
   }
 
@@ -292,9 +292,9 @@ export class Model {
   }
 
   killStoreWorker(): void {
-    if (!this.#watch.kill()) return;
-    this.kills++;
-    this.#announce("The store's worker was terminated.");
+    const killed = this.#watch.kill();
+    if (killed) this.kills++;
+    this.#announce(killed ? "The store's worker was terminated." : "The next worker has not started yet.");
   }
 
   async #begin(recording: Parameters<typeof startRun>[1], file: string): Promise<void> {

@@ -1,3 +1,4 @@
+import { Fragment } from "preact";
 import { isUnderWay, type Model, type Run } from "../model.js";
 import { inputOf, payloadOf } from "../replay.js";
 import { seconds } from "./format.js";
@@ -52,10 +53,9 @@ function Item({ run, now }: { run: Run; now: number }) {
       </span>
       <span class="hint">
         {facts.map((fact, i) => (
-          <span class="whole" key={i}>
-            {i > 0 && " · "}
-            {fact}
-          </span>
+          <Fragment key={i}>
+            <span class="whole">{i < facts.length - 1 ? `${fact} ·` : fact}</span>{" "}
+          </Fragment>
         ))}
       </span>
     </>

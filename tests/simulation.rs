@@ -1,0 +1,103 @@
+//! The seeded simulation: actors of all kinds drive the store, and a model in memory judges every answer.
+//!
+//! A failing seed is printed with the last operations, and runs again by itself:
+//!
+//! ```sh
+//! RUNKEEP_SIM_FIRST_SEED=17 RUNKEEP_SIM_SEEDS=1 cargo test --features development --test simulation
+//! ```
+//!
+//! `RUNKEEP_SIM_SEEDS` and `RUNKEEP_SIM_STEPS` make longer runs.
+
+mod common;
+#[path = "simulation/actors.rs"]
+mod actors;
+#[path = "simulation/checks.rs"]
+mod checks;
+#[path = "simulation/model.rs"]
+mod model;
+#[path = "simulation/random.rs"]
+mod random;
+#[path = "simulation/world.rs"]
+mod world;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use world::{Failure, World};
+
+const SEEDS: u64 = 200;
+const STEPS: u64 = 2_000;
+
+/// After how many steps everything is looked at, where nothing is known to be wrong.
+const LOOK_EVERY: usize = 25;
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, not a number")))
+}
+
+type Seen = BTreeMap<&'static str, u64>;
+
+/// Runs one seed. Answers what it reached.
+fn run(seed: u64, steps: usize, look_every: usize) -> Result<Seen, Failure> {
+    let mut world = World::new(seed);
+    let outcome = catch_unwind(AssertUnwindSafe(|| world.run(steps, look_every)));
+    outcome.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        let message = format!("a panic: {}", text.unwrap_or_default());
+        Err(Failure { step: world.step, message, last: world.last.iter().cloned().collect() })
+    })?;
+    Ok(world.model.seen)
+}
+
+/// What to print of a seed that failed. It is run again with a look after each step, to find the step after which all was lost.
+fn report(seed: u64, steps: usize, failure: Failure) -> String {
+    let failure = run(seed, steps, 1).err().unwrap_or(failure);
+    let Failure { step, message, last } = failure;
+    format!(
+        "seed {seed} fails at step {step}: {message}\n\nthe last operations (step, milliseconds since the start, [store] call -> answer):\n{}\n\n\
+         Again: RUNKEEP_SIM_FIRST_SEED={seed} RUNKEEP_SIM_SEEDS=1 RUNKEEP_SIM_STEPS={steps} cargo test --features development --test simulation",
+        last.join("\n")
+    )
+}
+
+#[test]
+fn whatever_happens_the_store_keeps_its_word() {
+    let first = setting("RUNKEEP_SIM_FIRST_SEED", 1);
+    let seeds = setting("RUNKEEP_SIM_SEEDS", SEEDS);
+    let steps = setting("RUNKEEP_SIM_STEPS", STEPS) as usize;
+    let next = AtomicU64::new(first);
+    let seen = Mutex::new(Seen::new());
+    let failed: Mutex<Vec<(u64, Failure)>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + seeds || !failed.lock().unwrap().is_empty() {
+                        return;
+                    }
+                    match run(seed, steps, LOOK_EVERY) {
+                        Ok(reached) => {
+                            let mut seen = seen.lock().unwrap();
+                            reached.into_iter().for_each(|(what, count)| *seen.entry(what).or_default() += count);
+                        }
+                        Err(failure) => failed.lock().unwrap().push((seed, failure)),
+                    }
+                }
+            });
+        }
+    });
+    let mut failed = failed.into_inner().unwrap();
+    failed.sort_by_key(|(seed, _)| *seed);
+    if let Some((seed, failure)) = failed.into_iter().next() {
+        panic!("{}", report(seed, steps, failure));
+    }
+    let seen = seen.into_inner().unwrap();
+    println!("{seeds} seeds of {steps} steps, from {first}, reached:");
+    for (what, count) in &seen {
+        println!("{count:>10} {what}");
+    }
+}
