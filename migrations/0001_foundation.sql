@@ -25,6 +25,15 @@ CREATE TABLE execution_counts (
     PRIMARY KEY (tenant, status)
 ) STRICT, WITHOUT ROWID;
 
+-- What a tenant has used in a UTC month, counted from January of the year 0.
+CREATE TABLE monthly_usage (
+    tenant   INTEGER NOT NULL REFERENCES tenants (number),
+    month    INTEGER NOT NULL,
+    tokens   INTEGER NOT NULL,
+    cost_usd REAL    NOT NULL,
+    PRIMARY KEY (tenant, month)
+) STRICT, WITHOUT ROWID;
+
 -- Only the digest of a token is stored.
 CREATE TABLE tokens (
     key          INTEGER PRIMARY KEY,
@@ -136,6 +145,7 @@ CREATE TABLE approvals (
     decided     INTEGER
 ) STRICT;
 CREATE UNIQUE INDEX approvals_of_execution ON approvals (execution, approval_id);
+CREATE INDEX approvals_in_order ON approvals (execution);
 CREATE INDEX approvals_open ON approvals (execution, requested) WHERE status = 'pending';
 CREATE INDEX approvals_by_status ON approvals (tenant, status);
 

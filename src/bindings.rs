@@ -200,7 +200,10 @@ fn reference(methods: &[(&Operation, String, String, String)], declarations: &BT
 
 fn entry(operation: &Operation, result: &str) -> String {
     let subject = match operation.shape {
-        Shape::Subject(field) | Shape::SubjectAndObject(field) | Shape::SubjectAndArray(field, _) => format!("\"{field}\""),
+        Shape::Subject(field)
+        | Shape::SubjectAndObject(field)
+        | Shape::SubjectAndOptional(field)
+        | Shape::SubjectAndArray(field, _) => format!("\"{field}\""),
         Shape::Item | Shape::ItemAndOptional => "\"id\", \"fence\"".to_owned(),
         Shape::SubjectOrObject(field) => format!("\"{field}\""),
         Shape::Object | Shape::Filter | Shape::Array(_) | Shape::Nothing => String::new(),
@@ -233,6 +236,7 @@ fn signature(operation: &Operation, argument: &str, result: &str) -> String {
         Shape::Filter => format!("input?: {}", without(&[])),
         Shape::Subject(field) => format!("{field}: string"),
         Shape::SubjectAndObject(field) => format!("{field}: string, input: {}", without(&[field])),
+        Shape::SubjectAndOptional(field) => format!("{field}: string, input?: {}", without(&[field])),
         Shape::SubjectAndArray(field, array) => format!("{field}: string, {array}: {argument}[\"{array}\"]"),
         Shape::SubjectOrObject(field) => format!("{field}: string | {argument}, input?: {}", without(&[field])),
         Shape::Nothing => String::new(),

@@ -2,65 +2,37 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::Result;
+use crate::events;
 use crate::events::types::Fields;
-use crate::executions::ExecutionStatus;
+use crate::executions::{ExecutionStatus, Head};
 use crate::json::Json;
+use crate::store::Tx;
 
 /// What one event changes.
 #[derive(Debug, Clone)]
 pub(crate) enum Effect {
     Nothing,
     Status(ExecutionStatus),
-    Completed {
-        final_state: Option<Value>,
-        output: Option<Json>,
-    },
-    Failed {
-        status: ExecutionStatus,
-        error: Option<Json>,
-    },
+    Completed { final_state: Option<Value>, output: Option<Json> },
+    Failed { status: ExecutionStatus, error: Option<Json> },
     NodeActive(String),
-    NodeCompleted {
-        node_id: String,
-        output: Json,
-        patch: Option<Map<String, Value>>,
-        input_tokens: i64,
-        output_tokens: i64,
-        cost_usd: f64,
-    },
+    NodeCompleted { node_id: String, patch: Option<Map<String, Value>>, input_tokens: i64, output_tokens: i64, cost_usd: f64 },
     NodeFailed(String),
     NodeInactive(String),
-    Interrupted {
-        node_id: String,
-    },
-    ApprovalRequired {
-        node_id: String,
-        approval_id: Option<String>,
-        tool_name: Option<String>,
-    },
-    ApprovalReceived {
-        node_id: String,
-        approval_id: Option<String>,
-        patch: Option<Map<String, Value>>,
-    },
+    Interrupted { node_id: String },
+    ApprovalRequired { node_id: String, approval_id: Option<String>, tool_name: Option<String> },
+    ApprovalReceived { node_id: String, approval_id: Option<String>, patch: Option<Map<String, Value>> },
     StateSet(Value),
     StatePatched(Map<String, Value>),
-    StateAppended {
-        key: String,
-        value: Value,
-    },
-    Reconciled {
-        status: ExecutionStatus,
-        state: Value,
-    },
+    StateAppended { key: String, value: Value },
+    Reconciled { status: ExecutionStatus, state: Value },
     ToolCalled,
     IterationCompleted,
-    CircuitBreakerTripped {
-        consecutive_errors: i64,
-    },
+    CircuitBreakerTripped { consecutive_errors: i64 },
 }
 
 impl Effect {
@@ -96,7 +68,6 @@ impl Effect {
             "node_scheduled" | "node_started" => Self::NodeActive(node_id()),
             "node_completed" => Self::NodeCompleted {
                 node_id: node_id(),
-                output: json("output")?.unwrap_or_else(|| Value::Null.into()),
                 patch: patch("statePatch")?,
                 input_tokens: fields.integer("inputTokens"),
                 output_tokens: fields.integer("outputTokens"),
@@ -128,7 +99,8 @@ impl Effect {
 }
 
 /// The part of the fold that lists and records show; see [`Fold`] for the whole.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Outcome {
     pub(crate) status: ExecutionStatus,
     pub(crate) state: Value,
@@ -241,7 +213,7 @@ records! {
     }
 
     /// What the run has used so far. Tokens and costs are those of its `node_completed` events.
-    #[derive(Default)]
+    #[derive(Default, Deserialize)]
     pub struct Budget {
         pub input_tokens: i64,
         pub output_tokens: i64,
@@ -253,21 +225,33 @@ records! {
         pub circuit_breaker_tripped: bool,
     }
 
+    #[derive(Deserialize)]
     pub struct PendingApproval {
         pub approval_id: String,
         pub node_id: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         pub tool_name: Option<String>,
-        /// The event that asks.
+        /// The event that asks; 0 where a fork or a continuation brought it along.
         pub sequence: i64,
     }
 }
 
+/// Where the output of a completed node is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum NodeOutput {
+    /// In the event of this sequence: a snapshot does not repeat what the log holds.
+    At(i64),
+    /// Here, where the log that held it may be another execution's.
+    Value(Json),
+}
+
 /// The whole fold.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Fold {
     pub(crate) outcome: Outcome,
-    completed_nodes: BTreeMap<String, Json>,
+    completed_nodes: BTreeMap<String, NodeOutput>,
     active_nodes: BTreeSet<String>,
     budget: Budget,
     pending_approvals: Vec<PendingApproval>,
@@ -287,6 +271,28 @@ impl Fold {
         }
     }
 
+    pub(crate) fn to_json(&self) -> Result<Json> {
+        Json::from_value(self)
+    }
+
+    pub(crate) fn pending_approvals(&self) -> &[PendingApproval] {
+        &self.pending_approvals
+    }
+
+    /// The same fold as the beginning of another log: nothing in it points into this one.
+    pub(crate) fn detached(mut self, tx: &Tx<'_>, head: &Head) -> Result<Self> {
+        for output in self.completed_nodes.values_mut() {
+            if let NodeOutput::At(sequence) = *output {
+                *output = NodeOutput::Value(events::node_output(tx, head, sequence)?);
+            }
+        }
+        for pending in &mut self.pending_approvals {
+            pending.sequence = 0;
+        }
+        self.last_sequence = 0;
+        Ok(self)
+    }
+
     pub(crate) fn apply(&mut self, sequence: i64, id: &str, event_type: &str, data: &Json, at: i64) -> Result<()> {
         self.last_sequence = sequence;
         let effect = Effect::of(event_type, data)?;
@@ -294,9 +300,9 @@ impl Fold {
             Effect::NodeActive(node_id) => {
                 self.active_nodes.insert(node_id.clone());
             }
-            Effect::NodeCompleted { node_id, output, input_tokens, output_tokens, cost_usd, .. } => {
+            Effect::NodeCompleted { node_id, input_tokens, output_tokens, cost_usd, .. } => {
                 self.active_nodes.remove(node_id);
-                self.completed_nodes.insert(node_id.clone(), output.clone());
+                self.completed_nodes.insert(node_id.clone(), NodeOutput::At(sequence));
                 self.budget.consecutive_errors = 0;
                 self.budget.spend(*input_tokens, *output_tokens, *cost_usd);
             }
@@ -343,17 +349,26 @@ impl Fold {
         }
     }
 
-    pub(crate) fn materialized(self) -> Materialized {
-        Materialized {
+    /// With the outputs of its nodes, as callers see it.
+    pub(crate) fn materialized(self, tx: &Tx<'_>, head: &Head) -> Result<Materialized> {
+        let mut completed_nodes = BTreeMap::new();
+        for (node_id, output) in self.completed_nodes {
+            let output = match output {
+                NodeOutput::At(sequence) => events::node_output(tx, head, sequence)?,
+                NodeOutput::Value(output) => output,
+            };
+            completed_nodes.insert(node_id, output);
+        }
+        Ok(Materialized {
             status: self.outcome.status,
             state: self.outcome.state,
             output: self.outcome.output,
-            completed_nodes: self.completed_nodes,
+            completed_nodes,
             active_nodes: self.active_nodes,
             budget: self.budget,
             pending_approvals: self.pending_approvals,
             last_sequence: self.last_sequence,
-        }
+        })
     }
 }
 

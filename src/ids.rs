@@ -91,3 +91,11 @@ pub(crate) fn new_id(now_ms: i64) -> String {
     let timestamp = uuid::Timestamp::from_unix(uuid::NoContext, ms / 1000, ((ms % 1000) * 1_000_000) as u32);
     uuid::Uuid::new_v7(timestamp).to_string()
 }
+
+/// 32 random bytes in hex.
+pub(crate) fn new_secret() -> Result<String> {
+    let mut bytes = [0u8; 32];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Error::new(crate::ErrorCode::Internal, format!("there is no source of randomness: {error}")))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

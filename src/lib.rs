@@ -22,6 +22,7 @@
 #[macro_use]
 mod macros;
 
+pub mod approvals;
 #[cfg(feature = "development")]
 pub mod bindings;
 mod clock;
@@ -37,11 +38,15 @@ mod operation;
 mod page;
 pub mod queue;
 pub mod retention;
+pub mod snapshots;
 mod store;
 mod sweep;
+pub mod tenants;
+pub mod tokens;
 #[cfg(target_arch = "wasm32")]
 mod wasm;
 pub mod workers;
+pub mod workflows;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, ErrorCode, Result};
@@ -50,9 +55,9 @@ pub use fold::{Budget, Materialized, PendingApproval};
 pub use ids::Name;
 pub use json::Json;
 pub use operation::{
-    Call, DeadLetters, Events, Executions, Handler, Leases, OPERATIONS, Operation, Queue, Queues, Retention, Shape, Topic,
-    Upkeep, Workers, envelope,
+    Approvals, Call, DeadLetters, Events, Executions, Handler, Leases, OPERATIONS, Operation, Queue, Queues, Retention, Shape,
+    Snapshots, Tenants, Tokens, Topic, Upkeep, Workers, Workflows, envelope,
 };
-pub use page::{Damaged, Order, Page};
+pub use page::{Damaged, Order, Page, Recent};
 pub use store::{Options, SCHEMA_VERSION, Store, Tx};
 pub use sweep::{SweepError, SweepReport, SweepRequest};

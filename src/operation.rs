@@ -5,16 +5,21 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::approvals::{self, Approval};
 use crate::error::{Error, ErrorCode, Result};
-use crate::executions::{self, Created, Execution};
+use crate::executions::{self, Created, Execution, ExecutionCounts, StateChanged};
 use crate::fold::Materialized;
 use crate::json::{path_at, replace_lone_surrogates};
-use crate::page::Page;
+use crate::page::{Page, Recent};
 use crate::queue::{self, Attempt, ExpiredLease, QueueInfo, QueueStats, Redriven, Renewed, WorkItem};
 use crate::retention::{self, RetentionTimes};
+use crate::snapshots::{self, Snapshot};
 use crate::store::{Store, Tx};
 use crate::sweep::{self, SweepReport, SweepRequest};
+use crate::tenants::{self, Tenant};
+use crate::tokens::{self, NewToken, TokenInfo};
 use crate::workers::{self, Heartbeat, HistoryEntry, MarkedDead, Registered, Worker};
+use crate::workflows::{self, Workflow};
 use crate::{events, events::Event};
 
 /// What a change is about, for those who want to hear of it.
@@ -26,6 +31,7 @@ pub enum Topic {
     Items,
     Queues,
     Workers,
+    Workflows,
 }
 
 /// How an operation runs.
@@ -47,6 +53,8 @@ pub enum Shape {
     Subject(&'static str),
     /// A string, which becomes this field, then one object.
     SubjectAndObject(&'static str),
+    /// A string, which becomes this field, then one object, which may be left out.
+    SubjectAndOptional(&'static str),
     /// A string and an array, which become these fields.
     SubjectAndArray(&'static str, &'static str),
     /// A string, which becomes this field, or an object; then one object, which may be left out.
@@ -147,6 +155,24 @@ operations! {
         read "executions.list" list(executions::ListExecutions) -> Page<Execution> = executions::list, Shape::Filter, [Executions];
         /// Changes the status by command, where the table of transitions allows it; `invalid_transition` otherwise. Entering a terminal status cancels the execution's waiting items.
         write "executions.setStatus" set_status(executions::SetStatus) -> Execution = executions::set_status, Shape::SubjectAndObject("id"), [Executions Events Items], options ["expectedStatus"];
+        /// The executions that changed last, newest first: what a sidebar shows.
+        read "executions.recent" recent(executions::RecentExecutions) -> Recent<Execution> = executions::recent, Shape::Filter, [Executions];
+        /// Counts executions, by status where that is asked for. Costs the same however many there are.
+        read "executions.count" count(executions::CountExecutions) -> ExecutionCounts = executions::count, Shape::Filter, [Executions];
+        /// Cancels an execution that has not ended, and its waiting items.
+        write "executions.cancel" cancel(executions::CancelExecution) -> Execution = executions::cancel, Shape::SubjectAndOptional("id"), [Executions Events Items];
+        /// Puts another state in the place of the one there is; `invalid_transition` once the execution has ended.
+        write "executions.setState" set_state(executions::SetState) -> StateChanged = executions::set_state, Shape::SubjectAndObject("id"), [Executions Events], options ["expectedSequence"];
+        /// Merges a patch into the state (RFC 7396); `invalid_transition` once the execution has ended.
+        write "executions.patchState" patch_state(executions::PatchState) -> StateChanged = executions::patch_state, Shape::SubjectAndObject("id"), [Executions Events], options ["expectedSequence"];
+        /// Appends a value to an array of the state, which is made where there is none; `conflict` where the key holds something else.
+        write "executions.appendToState" append_to_state(executions::AppendToState) -> StateChanged = executions::append_to_state, Shape::SubjectAndObject("id"), [Executions Events], options ["expectedSequence"];
+        /// Ends the execution `completed`, and begins its next segment with a state and a first work item, in one transaction. Asked twice, it answers the same segment.
+        write "executions.continueAsNew" continue_as_new(executions::ContinueAsNew) -> Created<Execution> = executions::continue_as_new, Shape::SubjectAndOptional("id"), [Executions Events Items];
+        /// Begins an execution whose past is this one's log up to a sequence.
+        write "executions.fork" fork(executions::ForkExecution) -> Created<Execution> = executions::fork, Shape::SubjectAndOptional("id"), [Executions], options ["at"];
+        /// Deletes an execution with its log, items, timers and snapshots. Its children stay.
+        write "executions.delete" delete(executions::DeleteExecution) -> () = executions::delete, Shape::Subject("id"), [Executions Events Items];
         /// The fold of the log: status, state, nodes, budget and open approvals, now or as of a sequence.
         read "executions.materialize" materialize(executions::Materialize) -> Materialized = executions::materialize, Shape::Subject("id"), [Executions Events], options ["at"];
     }
@@ -161,6 +187,32 @@ operations! {
         read "events.list" list(events::ListEvents) -> Page<Event> = events::list, Shape::Object, [Events];
         /// The sequence of the newest event; 0 without any.
         read "events.latestSequence" latest_sequence(events::LatestSequence) -> i64 = events::latest_sequence, Shape::Subject("executionId"), [Events];
+    }
+
+    /// Snapshots: folds that the store keeps by itself, so that no log is folded from its beginning.
+    snapshots: Snapshots {
+        /// The newest snapshot of an execution, or null.
+        read "snapshots.latest" latest(snapshots::LatestSnapshot) -> Option<Snapshot> = snapshots::latest, Shape::Subject("executionId"), [Events];
+        /// Lists the snapshots of an execution in the order of their sequence.
+        read "snapshots.list" list(snapshots::ListSnapshots) -> Page<Snapshot> = snapshots::list, Shape::Object, [Events];
+    }
+
+    /// Approvals: what runs wait for a person to decide.
+    approvals: Approvals {
+        /// Lists approvals across executions in the order in which they were asked for.
+        read "approvals.list" list(approvals::ListApprovals) -> Page<Approval> = approvals::list, Shape::Filter, [Events];
+        /// Decides an approval. The first decision counts; a second is `conflict`.
+        write "approvals.resolve" resolve(approvals::ResolveApproval) -> Approval = approvals::resolve, Shape::Object, [Executions Events Items];
+    }
+
+    /// Workflow definitions.
+    workflows: Workflows {
+        /// Stores a definition under an id and a version. The same content again changes nothing; other content is `conflict`, unless `replace` is true.
+        write "workflows.put" put(workflows::PutWorkflow) -> Created<Workflow> = workflows::put, Shape::Object, [Workflows];
+        /// A definition, or null: of a version, or the newest.
+        read "workflows.get" get(workflows::GetWorkflow) -> Option<Workflow> = workflows::get, Shape::SubjectAndOptional("id"), [Workflows];
+        /// Lists definitions in the order in which they were first put.
+        read "workflows.list" list(workflows::ListWorkflows) -> Page<Workflow> = workflows::list, Shape::Filter, [Workflows];
     }
 
     /// The work queue: items that workers claim under a lease, and settle once.
@@ -233,6 +285,30 @@ operations! {
         read "workers.history" history(workers::ListHistory) -> Page<HistoryEntry> = workers::history, Shape::Filter, [Workers];
         /// Lists live workers in the order in which they registered.
         read "workers.list" list(workers::ListWorkers) -> Page<Worker> = workers::list, Shape::Filter, [Workers];
+    }
+
+    /// Tokens: secrets that name a tenant and a role.
+    tokens: Tokens {
+        /// Makes a token. The secret is in this answer only; the store keeps its digest.
+        write "tokens.create" create(tokens::CreateToken) -> NewToken = tokens::create, Shape::Object, [];
+        /// What a token stands for, or null where it is unknown, expired or revoked. On the plain store, of any tenant.
+        write "tokens.validate" validate(tokens::ValidateToken) -> Option<TokenInfo> = tokens::validate, Shape::Subject("token"), [];
+        /// Ends a token.
+        write "tokens.revoke" revoke(tokens::TokenId) -> TokenInfo = tokens::revoke, Shape::Subject("id"), [];
+        /// Lists tokens in the order in which they were made.
+        read "tokens.list" list(tokens::ListTokens) -> Page<TokenInfo> = tokens::list, Shape::Filter, [];
+    }
+
+    /// Tenants, of the plain store only.
+    tenants: Tenants {
+        /// Creates a tenant.
+        write "tenants.create" create(tenants::CreateTenant) -> Created<Tenant> = tenants::create, Shape::Object, [];
+        /// The tenant, or null.
+        read "tenants.get" get(tenants::TenantId) -> Option<Tenant> = tenants::get, Shape::Subject("id"), [];
+        /// Lists tenants in the order in which they were made.
+        read "tenants.list" list(tenants::ListTenants) -> Page<Tenant> = tenants::list, Shape::Filter, [];
+        /// Changes what is named: status, name, policy, limits.
+        write "tenants.update" update(tenants::UpdateTenant) -> Tenant = tenants::update, Shape::SubjectAndObject("id"), [];
     }
 
     /// How long finished things are kept.

@@ -111,6 +111,15 @@ pub(crate) fn range(tx: &Tx<'_>, cursor: Option<&str>, order: Order) -> Result<(
     })
 }
 
+/// The sequences of a list within one execution that are still to come, first and last.
+pub(crate) fn sequences(cursor: Option<&str>, order: Order) -> Result<(i64, i64)> {
+    Ok(match (parse_cursor(cursor)?, order) {
+        (None, _) => (0, i64::MAX),
+        (Some(cursor), Order::Asc) => (cursor + 1, i64::MAX),
+        (Some(cursor), Order::Desc) => (0, cursor - 1),
+    })
+}
+
 /// Builds a page from rows in list order, one [`visit`](Self::visit) or [`skip`](Self::skip) a row.
 pub(crate) struct PageBuilder<T> {
     page: Page<T>,

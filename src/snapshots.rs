@@ -106,12 +106,7 @@ pub(crate) fn latest(tx: &Tx<'_>, arguments: LatestSnapshot) -> Result<Option<Sn
 
 fn read(row: &rusqlite::Row<'_>, head: &Head) -> Result<Snapshot> {
     let columns = Columns::new(row, "snapshots", head.id.as_str());
-    Ok(Snapshot {
-        execution_id: head.id.clone(),
-        sequence: columns.get(0)?,
-        created_at: columns.get(1)?,
-        bytes: columns.get(2)?,
-    })
+    Ok(Snapshot { execution_id: head.id.clone(), sequence: columns.get(0)?, created_at: columns.get(1)?, bytes: columns.get(2)? })
 }
 
 pub(crate) fn list(tx: &Tx<'_>, filter: ListSnapshots) -> Result<Page<Snapshot>> {

@@ -65,7 +65,8 @@ impl Default for Options {
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
-    tenant: i64,
+    /// The tenant whose rows this handle sees; the plain store without one.
+    tenant: Option<Arc<str>>,
 }
 
 struct Inner {
@@ -181,7 +182,13 @@ impl Store {
             #[cfg(feature = "development")]
             efforts: Mutex::default(),
         };
-        Ok(Self { inner: Arc::new(inner), tenant: DEFAULT_TENANT })
+        Ok(Self { inner: Arc::new(inner), tenant: None })
+    }
+
+    /// The same store, bound to one tenant: nothing of another's can be read, changed, counted, claimed or found to exist. Calls answer
+    /// `not_found` while there is no such tenant. Within one process this is order, not a security boundary.
+    pub fn for_tenant(&self, id: impl Into<Arc<str>>) -> Self {
+        Self { inner: self.inner.clone(), tenant: Some(id.into()) }
     }
 
     /// Closes the database for every handle. Later calls answer `closed`; closing twice is fine.
@@ -241,16 +248,21 @@ impl Store {
         let mut guard = self.lock();
         let connection = guard.as_mut().ok_or_else(|| Error::new(ErrorCode::Closed, "this store is closed; open it again"))?;
         let transaction = connection.transaction_with_behavior(behavior)?;
-        let answer = body(&Tx {
+        let plain = Tx {
             connection: &transaction,
             #[cfg(feature = "development")]
             efforts: &self.inner.efforts,
             clock: &*self.inner.options.clock,
             now: self.now(),
             tick: self.tick(None),
-            tenant: self.tenant,
+            tenant: DEFAULT_TENANT,
+            is_plain: true,
             max_document_bytes: self.inner.options.max_document_bytes,
-        })?;
+        };
+        let answer = match &self.tenant {
+            None => body(&plain),
+            Some(id) => plain.of_named_tenant(id).and_then(|tx| body(&tx)),
+        }?;
         transaction.commit()?;
         if matches!(behavior, TransactionBehavior::Immediate) {
             *self.inner.writes.lock().unwrap_or_else(PoisonError::into_inner) += 1;
@@ -350,6 +362,8 @@ pub struct Tx<'c> {
     pub(crate) now: i64,
     tick: Option<Tick>,
     pub(crate) tenant: i64,
+    /// Whether this is the plain store, not one bound to a tenant.
+    is_plain: bool,
     max_document_bytes: usize,
 }
 
@@ -372,6 +386,17 @@ impl Tx<'_> {
     /// The time by which workers are judged alive: before a sweep has dealt with a sleep of the device, what it was when it fell asleep.
     pub(crate) fn waking(&self) -> i64 {
         self.tick.filter(|tick| tick.is_overdue(self.now)).map_or(self.now, |tick| tick.at)
+    }
+
+    /// The same transaction for the tenant of this id.
+    pub(crate) fn of_named_tenant(&self, id: &str) -> Result<Self> {
+        let tenant = crate::tenants::number(self, id)?;
+        Ok(Tx { connection: self.connection, tenant, is_plain: false, ..*self })
+    }
+
+    /// Whether tokens of every tenant may be asked for.
+    pub(crate) fn sees_all_tenants(&self) -> bool {
+        self.is_plain
     }
 
     /// Every tenant's number.

@@ -8,11 +8,11 @@
 //!
 //! `RUNKEEP_SIM_SEEDS` and `RUNKEEP_SIM_STEPS` make longer runs.
 
-mod common;
 #[path = "simulation/actors.rs"]
 mod actors;
 #[path = "simulation/checks.rs"]
 mod checks;
+mod common;
 #[path = "simulation/model.rs"]
 mod model;
 #[path = "simulation/random.rs"]

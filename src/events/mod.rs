@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::executions::{Created, Head, record};
-use crate::fold::Effect;
 use crate::ids::{Name, new_id};
 use crate::json::{Json, digest};
 use crate::page::{self, Order, Page, PageBuilder};
@@ -162,67 +161,59 @@ pub(crate) fn insert(tx: &Tx<'_>, head: &mut Head, event: NewEvent) -> Result<Ev
     })
 }
 
-/// Keeps the table of approvals in step with an event. Answers whether one is still open, where that matters.
-pub(crate) fn track_approvals(tx: &Tx<'_>, head: &Head, event: &Event, effect: &Effect) -> Result<bool> {
-    match effect {
-        Effect::Interrupted { node_id } | Effect::ApprovalRequired { node_id, .. } => {
-            let approval_id = match effect {
-                Effect::ApprovalRequired { approval_id: Some(id), .. } => id,
-                _ => &event.id,
-            };
-            tx.execute(
-                "INSERT INTO approvals (execution, approval_id, node_id, requested) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT (execution, approval_id) DO UPDATE SET requested = excluded.requested, node_id = excluded.node_id, decided = NULL
-                 WHERE decided IS NOT NULL",
-                (head.key, approval_id, node_id, event.sequence),
-            )?;
+/// Visits the events of a log in order, after one sequence and up to another. A row that cannot be read ends the walk as `corrupt`.
+pub(crate) fn walk(tx: &Tx<'_>, head: &Head, after: i64, at: i64, mut visit: impl FnMut(i64, Event) -> Result<()>) -> Result<()> {
+    tx.walk(
+        select!("WHERE execution = ?1 AND sequence > ?2 AND sequence <= ?3 ORDER BY sequence"),
+        (head.key, after, at),
+        |row| {
+            let event = read(row, &head.id)?;
+            visit(event.sequence, event)?;
             Ok(true)
-        }
-        Effect::ApprovalReceived { node_id, approval_id, .. } => {
-            // The oldest open one of the node where no id is given, as in the fold.
-            tx.execute(
-                "UPDATE approvals SET decided = ?4 WHERE execution = ?1 AND decided IS NULL AND approval_id = coalesce(?2,
-                     (SELECT approval_id FROM approvals WHERE execution = ?1 AND decided IS NULL AND node_id = ?3 ORDER BY requested LIMIT 1))",
-                (head.key, approval_id, node_id, event.sequence),
-            )?;
-            // The order is for the planner: only the index of open ones has it, and the others may be many.
-            let open = tx.row(
-                "SELECT 1 FROM approvals WHERE execution = ?1 AND decided IS NULL ORDER BY requested LIMIT 1",
-                [head.key],
-                |_| Ok(()),
-            )?;
-            Ok(open.is_some())
-        }
-        _ => Ok(false),
-    }
+        },
+    )
 }
 
-/// Visits the events of a log in order, up to the sequence `at`. A row that cannot be read ends the walk as `corrupt`.
-pub(crate) fn walk(tx: &Tx<'_>, head: &Head, at: i64, mut visit: impl FnMut(i64, Event) -> Result<()>) -> Result<()> {
-    tx.walk(select!("WHERE execution = ?1 AND sequence <= ?2 ORDER BY sequence"), (head.key, at), |row| {
-        let event = read(row, &head.id)?;
-        visit(event.sequence, event)?;
-        Ok(true)
-    })
+/// One event of a log.
+pub(crate) fn at(tx: &Tx<'_>, head: &Head, sequence: i64) -> Result<Option<Event>> {
+    tx.row(select!("WHERE execution = ?1 AND sequence = ?2"), (head.key, sequence), |row| read(row, &head.id))
+}
+
+/// What a `node_completed` event says that the node put out.
+pub(crate) fn node_output(tx: &Tx<'_>, head: &Head, sequence: i64) -> Result<Json> {
+    let Some(event) = at(tx, head, sequence)? else {
+        return Err(Error::corrupt("events", &format!("{}/{sequence}", head.id), "a snapshot speaks of it, and it is missing"));
+    };
+    types::Fields::read(&event.data)?.raw("output").map_or(Ok(Json::default()), Json::parse)
+}
+
+/// Refuses a change that expects the log to be elsewhere.
+pub(crate) fn check_sequence(head: &Head, expected: Option<i64>) -> Result<()> {
+    match expected.filter(|&expected| expected != head.last_sequence) {
+        None => Ok(()),
+        Some(expected) => Err(Error::conflict(format!(
+            "the log of the execution {:?} is at sequence {}, not {expected} as expected",
+            head.id, head.last_sequence
+        ))
+        .with("executionId", head.id.as_str())
+        .with("expectedSequence", expected)
+        .with("lastSequence", head.last_sequence)),
+    }
 }
 
 fn check_expected(tx: &Tx<'_>, head: &Head, expected: Option<i64>, new: &[NewEvent]) -> Result<()> {
-    let Some(expected) = expected.filter(|&expected| expected != head.last_sequence) else { return Ok(()) };
-    // A repeated call finds its own events in the log, and answers them as it did the first time.
-    let mut repeated = !new.is_empty();
-    for event in new {
-        repeated = repeated && known(tx, head, event)?.is_some();
+    let checked = check_sequence(head, expected);
+    if checked.is_err() && !new.is_empty() {
+        // A repeated call finds its own events in the log, and answers them as it did the first time.
+        let mut repeated = true;
+        for event in new {
+            repeated = repeated && known(tx, head, event)?.is_some();
+        }
+        if repeated {
+            return Ok(());
+        }
     }
-    if repeated {
-        return Ok(());
-    }
-    Err(Error::conflict(format!(
-        "the log of the execution {:?} is at sequence {}, not {expected} as expected",
-        head.id, head.last_sequence
-    ))
-    .with("executionId", head.id.as_str())
-    .with("expectedSequence", expected)
-    .with("lastSequence", head.last_sequence))
+    checked
 }
 
 pub(crate) fn append(tx: &Tx<'_>, arguments: AppendEvent) -> Result<Created<Event>> {

@@ -160,10 +160,7 @@ pub(crate) fn patch_state(tx: &Tx<'_>, arguments: PatchState) -> Result<StateCha
 
 pub(crate) fn append_to_state(tx: &Tx<'_>, arguments: AppendToState) -> Result<StateChanged> {
     tx.document("value", arguments.value.as_ref())?;
-    let value: Value = arguments
-        .value
-        .ok_or_else(|| Error::invalid("value is missing").with("path", "value"))?
-        .to()?;
+    let value: Value = arguments.value.ok_or_else(|| Error::invalid("value is missing").with("path", "value"))?.to()?;
     let mut head = Head::get(tx, &arguments.id)?;
     let holder = snapshots::fold(tx, &head, head.last_sequence)?.outcome.state;
     let holds_other = match &holder {

@@ -213,10 +213,8 @@ pub(crate) fn is_repeated(tx: &Tx<'_>, id: &Name, digest: Option<[u8; 32]>) -> R
     match known {
         None => Ok(false),
         Some(known) if known.is_some() && known == digest => Ok(true),
-        Some(_) => {
-            Err(Error::conflict(format!("there is an execution {:?} already, created with other arguments", id.as_str()))
-                .with("id", id.as_str()))
-        }
+        Some(_) => Err(Error::conflict(format!("there is an execution {:?} already, created with other arguments", id.as_str()))
+            .with("id", id.as_str())),
     }
 }
 
@@ -476,11 +474,10 @@ pub(crate) fn materialize(tx: &Tx<'_>, arguments: Materialize) -> Result<Materia
 pub(crate) fn recent(tx: &Tx<'_>, arguments: RecentExecutions) -> Result<Recent<Execution>> {
     let limit = page::recent_limit(arguments.limit)?;
     let mut recent = Recent { items: Vec::new(), damaged: Vec::new() };
-    let keys = tx.rows(
-        "SELECT key FROM executions WHERE tenant = ?1 ORDER BY changed DESC LIMIT ?2",
-        (tx.tenant, limit),
-        |row| Ok(row.get::<_, i64>(0)?),
-    )?;
+    let keys =
+        tx.rows("SELECT key FROM executions WHERE tenant = ?1 ORDER BY changed DESC LIMIT ?2", (tx.tenant, limit), |row| {
+            Ok(row.get::<_, i64>(0)?)
+        })?;
     for key in keys {
         let record = tx.row(select!("WHERE e.key = ?1"), [key], |row| Ok(read_whole(tx, row)))?;
         record.map_or(Ok(()), |record| recent.push(record))?;

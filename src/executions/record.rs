@@ -15,6 +15,7 @@ use crate::json::Json;
 use crate::queue;
 use crate::snapshots;
 use crate::store::{Columns, Tx};
+use crate::tenants;
 
 /// A state of up to so many bytes is written with each change; a larger one is folded when it is asked for.
 const KEPT_STATE_BYTES: usize = 4096;
@@ -144,6 +145,9 @@ pub(crate) fn record(tx: &Tx<'_>, head: &mut Head, new: Vec<NewEvent>) -> Result
         }
         let others_pending = approvals::track(tx, head, &appended, &effect)?;
         let ended_before = outcome.status.is_terminal();
+        if let Effect::NodeCompleted { input_tokens, output_tokens, cost_usd, .. } = effect {
+            tenants::spend(tx, input_tokens.saturating_add(output_tokens), cost_usd)?;
+        }
         outcome.apply(effect, tx.now, others_pending);
         if outcome.status.is_terminal() && !ended_before {
             // What still waits for this execution will not run; the log says so right after the end.

@@ -8,6 +8,7 @@ use super::{ItemStatus, LONGEST_LEASE_MS, WorkItem, by_key, check_ms, ready_sche
 use crate::error::{Error, Result};
 use crate::ids::Name;
 use crate::store::{Columns, Tx};
+use crate::tenants;
 use crate::workers;
 
 arguments! {
@@ -61,6 +62,7 @@ pub(crate) fn claim(tx: &Tx<'_>, arguments: ClaimItems) -> Result<Vec<WorkItem>>
     let lease_ms = arguments.lease_ms.unwrap_or(DEFAULT_LEASE_MS);
     check_ms("leaseMs", Some(lease_ms), 1, LONGEST_LEASE_MS)?;
     check_ms("waitMs", arguments.wait_ms, 0, LONGEST_WAIT_MS)?;
+    tenants::may_begin(tx)?;
     let namespace = workers::namespace(arguments.namespace.as_ref());
     let names: BTreeSet<&Name> = arguments.queues.iter().collect();
     let mut sources = Vec::with_capacity(names.len());

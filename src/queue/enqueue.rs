@@ -7,6 +7,7 @@ use crate::executions::{Created, Head};
 use crate::ids::{Name, new_id};
 use crate::json::{Json, digest, given};
 use crate::store::Tx;
+use crate::tenants;
 
 words! {
     /// For how long an idempotency key names its item.
@@ -80,7 +81,7 @@ pub(crate) fn enqueue_many(tx: &Tx<'_>, arguments: EnqueueItems) -> Result<Vec<C
 
 /// Inserts an item, or finds the one that the same call made before. Answers its key, and whether it is new. `path` names the
 /// arguments in errors.
-pub(super) fn insert(tx: &Tx<'_>, path: &str, mut arguments: EnqueueItem) -> Result<(i64, bool)> {
+pub(crate) fn insert(tx: &Tx<'_>, path: &str, mut arguments: EnqueueItem) -> Result<(i64, bool)> {
     tx.document(&format!("{path}payload"), arguments.payload.as_ref())?;
     check(path, &arguments)?;
     // A set has no order, and how long a key counts says something of the call, not of the item: neither makes it another call.
@@ -95,6 +96,7 @@ pub(super) fn insert(tx: &Tx<'_>, path: &str, mut arguments: EnqueueItem) -> Res
     if let Some(known) = known(tx, queue, &arguments, unique_for, digest)? {
         return Ok((known, false));
     }
+    tenants::may_create(tx)?;
     let execution = match &arguments.execution_id {
         None => None,
         Some(id) => {

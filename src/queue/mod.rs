@@ -26,7 +26,7 @@ pub(crate) use claim::claim;
 pub use dead_letters::{DeadLetterId, ListDeadLetters, Redrive, Redriven};
 pub(crate) use dead_letters::{delete as delete_dead_letter, list as list_dead_letters, redrive};
 pub use enqueue::{EnqueueItem, EnqueueItems, UniqueFor};
-pub(crate) use enqueue::{enqueue, enqueue_many};
+pub(crate) use enqueue::{enqueue, enqueue_many, insert as enqueue_named};
 pub use leases::{ExpiredLease, ListExpiredLeases};
 pub(crate) use leases::{grace, list_expired};
 pub(crate) use reclaim::{cancel, cancel_waiting, end_leases_of_worker, ready_scheduled, reclaim_expired};
@@ -433,6 +433,15 @@ pub(crate) fn remove_of_execution(tx: &Tx<'_>, execution: i64) -> Result<bool> {
         remove(tx, item.key, item.queue, item.status)?;
     }
     Ok(true)
+}
+
+/// Deletes every item of an execution, whoever holds it.
+pub(crate) fn remove_all_of_execution(tx: &Tx<'_>, execution: i64) -> Result<()> {
+    for item in tx.rows(select_held!("WHERE execution = ?1"), [execution], Held::read)? {
+        remove(tx, item.key, item.queue, item.status)?;
+        limits::changed(tx, item.queue, item.concurrency_key.as_deref())?;
+    }
+    Ok(())
 }
 
 fn queue_key(tx: &Tx<'_>, name: &str) -> Result<Option<i64>> {

@@ -73,7 +73,9 @@ fn look_at_items(world: &World, all: bool) -> Verdict {
         };
         seen += 1;
         let id = &row.id;
-        let Some(index) = world.model.find(&json!(id)) else { return Err(format!("there is an item {id:?}, and should be none")) };
+        let Some(index) = world.model.find(&json!(id)) else {
+            return Err(format!("there is an item {id:?}, and should be none"));
+        };
         let item = &world.model.items[index];
         let found = (
             row.status.as_str(),
@@ -198,7 +200,9 @@ fn look_at_execution(world: &World, index: usize) -> Verdict {
 fn look_at_attempts(world: &World) -> Verdict {
     let mut statement = world
         .raw
-        .prepare_cached("SELECT i.id, a.fence, a.attempt, a.outcome FROM attempts a JOIN items i ON i.key = a.item ORDER BY a.item, a.fence")
+        .prepare_cached(
+            "SELECT i.id, a.fence, a.attempt, a.outcome FROM attempts a JOIN items i ON i.key = a.item ORDER BY a.item, a.fence",
+        )
         .unwrap();
     let mut rows = statement.query([]).unwrap();
     let mut found: BTreeMap<String, Vec<(i64, i64, String)>> = BTreeMap::new();
@@ -215,7 +219,12 @@ fn look_at_attempts(world: &World) -> Verdict {
                 record["outcome"].as_str().unwrap_or_default().to_owned(),
             );
             if found.next_if_eq(&wanted).is_none() {
-                ensure!(attempt.may_be_gone, "the attempt {wanted:?} of the item {:?} is missing; next is {:?}", item.id, found.peek());
+                ensure!(
+                    attempt.may_be_gone,
+                    "the attempt {wanted:?} of the item {:?} is missing; next is {:?}",
+                    item.id,
+                    found.peek()
+                );
             }
         }
         ensure!(found.peek().is_none(), "the item {:?} has an attempt too many: {:?}", item.id, found.peek());

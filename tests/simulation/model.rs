@@ -813,8 +813,8 @@ impl Model {
     fn append(&mut self, arguments: &Value, events: &[Event], answer: &Answer) -> Verdict {
         let Some(index) = self.find_execution(&arguments["executionId"]) else { return refused(answer, "not_found") };
         let before = self.executions[index].last_sequence;
-        let all_known = !events.is_empty()
-            && events.iter().all(|event| event.id.as_ref().is_some_and(|id| self.event_ids.contains_key(id)));
+        let all_known =
+            !events.is_empty() && events.iter().all(|event| event.id.as_ref().is_some_and(|id| self.event_ids.contains_key(id)));
         if self.contradicts(index, events) {
             return refused(answer, "conflict");
         }
@@ -835,11 +835,7 @@ impl Model {
             ensure!(found["type"] == json!(event.kind) && found["data"] == event.data, "another event was answered: {found}");
             if !known {
                 sequence += 1;
-                ensure!(
-                    found["sequence"] == json!(sequence),
-                    "the sequence is {}, and should be {sequence}",
-                    found["sequence"]
-                );
+                ensure!(found["sequence"] == json!(sequence), "the sequence is {}, and should be {sequence}", found["sequence"]);
             }
         }
         self.record(index, events);
@@ -1398,10 +1394,8 @@ impl Model {
         for (&(next, _), found) in enqueued.iter().zip(found["enqueued"].as_array().into_iter().flatten()) {
             self.name_item(next, &found["id"])?;
         }
-        let enqueued: Vec<Value> = enqueued
-            .into_iter()
-            .map(|(next, created)| json!({ "id": self.items[next].id, "created": created }))
-            .collect();
+        let enqueued: Vec<Value> =
+            enqueued.into_iter().map(|(next, created)| json!({ "id": self.items[next].id, "created": created })).collect();
         let expected = object([
             ("status", Some(json!("completed"))),
             ("late", Some(json!(late))),
@@ -1695,9 +1689,7 @@ impl Model {
         let mut ended = 0;
         if arguments["releaseLeases"].as_bool().unwrap_or(true) {
             let is_held = |item: &Item| {
-                item.status == Status::Claimed
-                    && item.worker.as_ref() == Some(&key.1)
-                    && item.namespace.as_ref() == Some(&key.0)
+                item.status == Status::Claimed && item.worker.as_ref() == Some(&key.1) && item.namespace.as_ref() == Some(&key.0)
             };
             let held: Vec<usize> = self.open.iter().copied().filter(|&index| is_held(&self.items[index])).collect();
             for index in held {
@@ -1859,9 +1851,11 @@ impl Model {
     pub fn pruned(&mut self, report: i64, items: &BTreeSet<String>, executions: &BTreeSet<String>) -> Verdict {
         let cutoff = |kind: &str| self.retention.get(kind).map(|ms| self.now - ms);
         let is_over = |kind: &str, at: Option<i64>| cutoff(kind).zip(at).is_some_and(|(cutoff, at)| at <= cutoff);
-        let gone_executions: Vec<usize> =
-            (0..self.executions.len()).filter(|&index| !self.executions[index].gone && !executions.contains(&self.executions[index].id)).collect();
-        let gone_items: Vec<usize> = self.living().filter(|(_, item)| !items.contains(&item.id)).map(|(index, _)| index).collect();
+        let gone_executions: Vec<usize> = (0..self.executions.len())
+            .filter(|&index| !self.executions[index].gone && !executions.contains(&self.executions[index].id))
+            .collect();
+        let gone_items: Vec<usize> =
+            self.living().filter(|(_, item)| !items.contains(&item.id)).map(|(index, _)| index).collect();
         let mut counted = gone_executions.len() as i64;
         for &index in &gone_executions {
             let execution = &self.executions[index];
@@ -1877,7 +1871,12 @@ impl Model {
                 Status::DeadLettered => is_over("deadLettersMs", item.finished_at),
                 _ => false,
             };
-            ensure!(over || (with_execution && item.status.is_finished()), "the item {:?} ({}) is gone before its time", item.id, item.status.word());
+            ensure!(
+                over || (with_execution && item.status.is_finished()),
+                "the item {:?} ({}) is gone before its time",
+                item.id,
+                item.status.word()
+            );
             counted += i64::from(!with_execution);
         }
         ensure!(report >= counted, "{counted} were pruned, and {report} reported");

@@ -45,7 +45,9 @@ impl World {
         // Each seed has another mix of actors; some have few kinds of them, and those act often.
         let weights = WEIGHTS
             .iter()
-            .map(|(_, weight, optional)| weight * if *optional { random.pick(&[0, 1, 1, 1, 1, 3]) } else { random.pick(&[1, 1, 2]) })
+            .map(|(_, weight, optional)| {
+                weight * if *optional { random.pick(&[0, 1, 1, 1, 1, 3]) } else { random.pick(&[1, 1, 2]) }
+            })
             .collect();
         let (folder, clock) = (Folder::new(), clock());
         let path = folder.file("0.db");
@@ -132,8 +134,7 @@ impl World {
     /// Makes calls as one group and judges every answer.
     pub fn call(&mut self, store: usize, ops: Vec<Op>) -> Verdict {
         let texts: Vec<String> = ops.iter().map(|op| op.arguments.to_string()).collect();
-        let calls: Vec<Call<'_>> =
-            ops.iter().zip(&texts).map(|(op, arguments)| Call { operation: op.name, arguments }).collect();
+        let calls: Vec<Call<'_>> = ops.iter().zip(&texts).map(|(op, arguments)| Call { operation: op.name, arguments }).collect();
         let answers = self.stores[store].call_many(&calls);
         let group = if ops.len() > 1 { format!(" (of {} together)", ops.len()) } else { String::new() };
         for (op, answer) in ops.iter().zip(&answers) {
@@ -259,7 +260,8 @@ impl World {
                 self.one("queues.hold", json!({ "name": name, "key": key, "until": null }))?;
             }
             if !keeps_limits {
-                let open = json!({ "name": name, "concurrency": null, "keyConcurrency": null, "rateLimit": null, "keyRateLimit": null });
+                let open =
+                    json!({ "name": name, "concurrency": null, "keyConcurrency": null, "rateLimit": null, "keyRateLimit": null });
                 self.one("queues.configure", open)?;
             }
         }
