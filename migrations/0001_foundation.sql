@@ -168,6 +168,7 @@ CREATE TABLE timers (
 CREATE UNIQUE INDEX timers_by_id ON timers (tenant, id);
 CREATE INDEX timers_due ON timers (tenant, fire_at) WHERE status = 'pending';
 CREATE INDEX timers_of_execution ON timers (execution);
+CREATE INDEX timers_by_status ON timers (tenant, status);
 
 CREATE TABLE crons (
     key              INTEGER PRIMARY KEY,
@@ -181,14 +182,18 @@ CREATE TABLE crons (
     enqueue          TEXT,
     enabled          INTEGER NOT NULL CHECK (enabled IN (0, 1)),
     catch_up         TEXT    NOT NULL CHECK (catch_up IN ('skip', 'once', 'all')),
+    -- When it comes due next; NULL while it is disabled.
     next_at          INTEGER,
+    -- When to look at it: at next_at, or later where that failed or others are to come first.
+    wake_at          INTEGER,
     last_at          INTEGER,
     last_error       TEXT,
     created_at       INTEGER NOT NULL,
-    updated_at       INTEGER NOT NULL
+    updated_at       INTEGER NOT NULL,
+    CHECK ((next_at IS NULL) = (wake_at IS NULL))
 ) STRICT;
 CREATE UNIQUE INDEX crons_by_name ON crons (tenant, name);
-CREATE INDEX crons_due ON crons (tenant, next_at) WHERE enabled = 1 AND next_at IS NOT NULL;
+CREATE INDEX crons_due ON crons (tenant, wake_at) WHERE wake_at IS NOT NULL;
 
 CREATE TABLE queues (
     key              INTEGER PRIMARY KEY,

@@ -10,6 +10,7 @@ use crate::fold::{Effect, PendingApproval};
 use crate::ids::Name;
 use crate::json::{Json, given};
 use crate::page::{self, Order, Page, PageBuilder};
+use crate::snapshots;
 use crate::store::{Columns, Tx};
 
 words! {
@@ -210,14 +211,20 @@ fn by_key(tx: &Tx<'_>, key: i64) -> Result<Approval> {
         found.ok_or_else(|| Error::corrupt("approvals", &key.to_string(), "its row is missing"))?;
     let head = Head::by_key(tx, execution)?;
     let asked = events::at(tx, &head, requested)?;
+    let requested_at = asked.as_ref().map(|event| event.created_at);
+    let asked = match asked {
+        Some(event) => Some(event.data),
+        None => snapshots::base(tx, &head)?.and_then(|base| base.inherited(&approval_id).cloned()),
+    };
     let answered = decided.map(|sequence| events::at(tx, &head, sequence)).transpose()?.flatten();
-    let member = |event: &Option<Event>, field: &str| -> Result<Option<Json>> {
-        let Some(event) = event else { return Ok(None) };
-        Fields::read(&event.data)?.raw(field).map(Json::parse).transpose()
+    let decided_at = answered.as_ref().map(|event| event.created_at);
+    let answered = answered.map(|event| event.data);
+    let member = |data: &Option<Json>, field: &str| -> Result<Option<Json>> {
+        let Some(data) = data else { return Ok(None) };
+        Fields::read(data)?.raw(field).map(Json::parse).transpose()
     };
-    let text = |event: &Option<Event>, field: &str| -> Result<Option<String>> {
-        member(event, field)?.map_or(Ok(None), |json| json.to())
-    };
+    let text =
+        |data: &Option<Json>, field: &str| -> Result<Option<String>> { member(data, field)?.map_or(Ok(None), |json| json.to()) };
     Ok(Approval {
         execution_id: head.id.clone(),
         approval_id,
@@ -226,8 +233,8 @@ fn by_key(tx: &Tx<'_>, key: i64) -> Result<Approval> {
         tool_name: text(&asked, "toolName")?,
         reason: text(&asked, "reason")?,
         context: member(&asked, "context")?.or(member(&asked, "stateForReview")?),
-        requested_at: asked.as_ref().map(|event| event.created_at),
-        decided_at: answered.as_ref().map(|event| event.created_at),
+        requested_at,
+        decided_at,
         user_id: text(&answered, "userId")?,
         comment: text(&answered, "comment")?,
         payload: member(&answered, "payload")?,

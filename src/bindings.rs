@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ts_rs::{Config, TS, TypeVisitor};
 
+use crate::events::types::{EVENT_TYPES, is_reserved, parse_field};
 use crate::json::Json;
 use crate::operation::{OPERATIONS, Operation, Shape};
 
@@ -132,6 +133,11 @@ pub fn bindings() -> Bindings {
     let mut text = HEAD.to_owned();
     text.push_str(SHAPE);
     text.push_str(&format!("export const operations = {{\n{table}}} as const satisfies Record<string, OperationShape>;\n\n"));
+    // What the log may hold is told by the table of event types, not by the Rust structs.
+    for replaced in ["AppendEvent", "Event", "EventInput"] {
+        types.declarations.remove(replaced);
+    }
+    types.declarations.insert("EventInput".to_owned(), event_types());
     for declaration in types.declarations.values() {
         text.push_str(declaration);
         text.push('\n');
@@ -198,6 +204,59 @@ fn reference(methods: &[(&Operation, String, String, String)], declarations: &BT
     text
 }
 
+const EVENTS: &str = "/** Event types of your own, by declaration merging: `interface CustomEvents { \"x-note\": { text: string } }`. Once there are any, no others are accepted. */
+export interface CustomEvents {}
+
+/** What went wrong. */
+export type EventError = string | { message: string; code?: string; stack?: string };
+
+/** Where a result comes from. */
+export type Provenance = { modelId?: string; modelVersion?: string; confidence?: number; verified?: boolean; source?: string; trustDomain?: string; evidenceRefs?: string[] };
+
+type OwnEvents<J> = [keyof CustomEvents] extends [never] ? { [type: `x-${string}`]: J } : CustomEvents;
+type InputOf<Events> = { [T in keyof Events & string]: { type: T; data: Events[T]; id?: string } }[keyof Events & string];
+type RecordOf<Events> = { [T in keyof Events & string]: { id: string; executionId: string; sequence: number; type: T; data: Events[T]; createdAt: number } }[keyof Events & string];
+
+/** An event to append. */
+export type EventInput = InputOf<Omit<KnownEvents<JsonInput>, StoreEvents>> | InputOf<OwnEvents<JsonInput>>;
+
+/** One fact in the log of an execution. `sequence` is 1, 2, 3 … per execution, without gaps; `createdAt` Unix milliseconds. */
+export type Event = RecordOf<KnownEvents<JsonValue>> | RecordOf<OwnEvents<JsonValue>>;
+
+";
+
+/// The TypeScript types of events, from the table of their fields.
+fn event_types() -> String {
+    let mut text = EVENTS.to_owned();
+    let reserved: Vec<String> =
+        EVENT_TYPES.iter().filter(|known| is_reserved(known.name)).map(|known| format!("\"{}\"", known.name)).collect();
+    text.push_str(&format!("/** Types that only the store writes. */\nexport type StoreEvents = {};\n\n", reserved.join(" | ")));
+    text.push_str("/** The known event types and their data; `J` is what stands for any JSON. */\nexport interface KnownEvents<J = JsonValue> {\n");
+    for known in EVENT_TYPES {
+        let fields: Vec<String> = known
+            .fields
+            .split(' ')
+            .map(|spec| {
+                let (name, kind, optional) = parse_field(spec);
+                let kind = match kind {
+                    "s" => "string",
+                    "i" | "n" => "number",
+                    "b" => "boolean",
+                    "d" => "\"approved\" | \"rejected\"",
+                    "e" => "EventError",
+                    "m" => "{ [key: string]: J } | null",
+                    "p" => "Provenance",
+                    _ => "J",
+                };
+                format!("{name}{}: {kind}", if optional { "?" } else { "" })
+            })
+            .collect();
+        text.push_str(&format!("  {}: {{ {} }};\n", known.name, fields.join("; ")));
+    }
+    text.push_str("}\n");
+    text
+}
+
 fn entry(operation: &Operation, result: &str) -> String {
     let subject = match operation.shape {
         Shape::Subject(field)
@@ -224,7 +283,12 @@ fn signature(operation: &Operation, argument: &str, result: &str) -> String {
     let options = if quoted.is_empty() {
         "options?: CallOptions".to_owned()
     } else {
-        format!("options?: CallOptions & Pick<{argument}, {}>", quoted.join(" | "))
+        // All of them are integers or statuses; spelt out, since the argument type may be a union.
+        format!(
+            "options?: CallOptions & Pick<{}, {}>",
+            if argument == "AppendEvent" { "AppendEvents" } else { argument },
+            quoted.join(" | ")
+        )
     };
     let without = |fields: &[&str]| {
         let mut taken: Vec<String> = fields.iter().map(|name| format!("\"{name}\"")).collect();
@@ -232,6 +296,7 @@ fn signature(operation: &Operation, argument: &str, result: &str) -> String {
         if taken.is_empty() { argument.to_owned() } else { format!("Omit<{argument}, {}>", taken.join(" | ")) }
     };
     let parameters = match operation.shape {
+        _ if operation.name == "events.append" => "executionId: string, event: EventInput".to_owned(),
         Shape::Object => format!("input: {}", without(&[])),
         Shape::Filter => format!("input?: {}", without(&[])),
         Shape::Subject(field) => format!("{field}: string"),

@@ -79,6 +79,11 @@ impl ErrorCode {
         }
     }
 
+    /// Whether the store as such is the trouble, whatever it was asked to do.
+    pub(crate) fn is_of_the_store(self) -> bool {
+        matches!(self, Self::Busy | Self::StorageUnavailable | Self::StorageLost | Self::QuotaExceeded | Self::Closed)
+    }
+
     /// Whether the same call may succeed later without being changed.
     pub fn retryable(self) -> bool {
         matches!(self, Self::Busy | Self::Timeout | Self::StorageUnavailable | Self::QuotaExceeded | Self::LimitExceeded)

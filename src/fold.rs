@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::events;
 use crate::events::types::Fields;
 use crate::executions::{ExecutionStatus, Head};
-use crate::json::Json;
+use crate::json::{Json, given};
 use crate::store::Tx;
 
 /// What one event changes.
@@ -104,7 +104,10 @@ impl Effect {
 pub(crate) struct Outcome {
     pub(crate) status: ExecutionStatus,
     pub(crate) state: Value,
+    /// An output may be null, which is not the same as none.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub(crate) output: Option<Json>,
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<Json>,
     pub(crate) started_at: Option<i64>,
     pub(crate) completed_at: Option<i64>,
@@ -188,9 +191,7 @@ impl Outcome {
         if status == ExecutionStatus::Running && self.started_at.is_none() {
             self.started_at = Some(at);
         }
-        if status.is_terminal() {
-            self.completed_at = Some(at);
-        }
+        self.completed_at = status.is_terminal().then_some(at);
     }
 }
 
@@ -255,6 +256,9 @@ pub(crate) struct Fold {
     active_nodes: BTreeSet<String>,
     budget: Budget,
     pending_approvals: Vec<PendingApproval>,
+    /// What the events said that asked for them, where those are in another execution's log; by approval.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    inherited: BTreeMap<String, Json>,
     last_sequence: i64,
 }
 
@@ -267,6 +271,7 @@ impl Fold {
             active_nodes: BTreeSet::new(),
             budget: Budget::default(),
             pending_approvals: Vec::new(),
+            inherited: BTreeMap::new(),
             last_sequence: 0,
         }
     }
@@ -279,6 +284,11 @@ impl Fold {
         &self.pending_approvals
     }
 
+    /// What the event said that asked for an approval which a fork brought along.
+    pub(crate) fn inherited(&self, approval_id: &str) -> Option<&Json> {
+        self.inherited.get(approval_id)
+    }
+
     /// The same fold as the beginning of another log: nothing in it points into this one.
     pub(crate) fn detached(mut self, tx: &Tx<'_>, head: &Head) -> Result<Self> {
         for output in self.completed_nodes.values_mut() {
@@ -287,6 +297,9 @@ impl Fold {
             }
         }
         for pending in &mut self.pending_approvals {
+            if let Some(asked) = events::at(tx, head, pending.sequence)? {
+                self.inherited.insert(pending.approval_id.clone(), asked.data);
+            }
             pending.sequence = 0;
         }
         self.last_sequence = 0;
@@ -325,7 +338,8 @@ impl Fold {
                     None => pending.node_id == *node_id,
                 });
                 if let Some(settled) = settled {
-                    self.pending_approvals.remove(settled);
+                    let settled = self.pending_approvals.remove(settled);
+                    self.inherited.remove(&settled.approval_id);
                 }
             }
             Effect::ToolCalled => self.budget.tool_calls += 1,
@@ -402,4 +416,65 @@ fn merge(target: &mut Value, patch: Value) {
 
 fn to_value(text: &str) -> Result<Value> {
     Json::parse(text)?.to()
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by it")]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::{Fold, Json};
+
+    /// An event as numbers tell it.
+    fn event(kind: u8, n: u8) -> (&'static str, Json) {
+        let node = format!("n{}", n % 3);
+        let patch = json!({ "a": n, format!("k{}", n % 5): if n.is_multiple_of(2) { json!(null) } else { json!({ "x": [n], "y": null }) } });
+        let (event_type, data) = match kind % 14 {
+            0 => ("workflow_started", json!({})),
+            1 if n.is_multiple_of(4) => ("workflow_completed", json!({ "output": null, "finalState": n })),
+            1 if n % 4 == 1 => ("workflow_failed", json!({ "error": { "message": "m" } })),
+            1 | 2 => ("node_started", json!({ "nodeId": node })),
+            3 | 4 => {
+                ("node_completed", json!({ "nodeId": node, "output": n, "statePatch": patch, "inputTokens": n, "costUsd": 0.1 }))
+            }
+            5 => ("node_failed", json!({ "nodeId": node })),
+            6 => ("interrupt_raised", json!({ "nodeId": node })),
+            7 => ("tool_approval_required", json!({ "nodeId": node, "approvalId": format!("a{}", n % 3), "toolName": "t" })),
+            8 | 9 => ("approval_received", json!({ "nodeId": node, "decision": "approved", "statePatch": patch })),
+            10 => {
+                ("execution_state_set", json!({ "state": if n.is_multiple_of(5) { json!([n]) } else { json!({ "list": [n] }) } }))
+            }
+            11 => ("execution_state_appended", json!({ "key": "list", "value": n })),
+            12 => ("circuit_breaker_tripped", json!({ "nodeId": node, "consecutiveErrors": n })),
+            _ => ("execution_state_patched", json!({ "patch": patch })),
+        };
+        (event_type, data.into())
+    }
+
+    fn apply(fold: &mut Fold, at: usize, (kind, n): (u8, u8)) {
+        let (event_type, data) = event(kind, n);
+        fold.apply(at as i64 + 1, &format!("event {at}"), event_type, &data, 1000 + at as i64).unwrap();
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_fold_goes_on_from_where_it_was_kept(events in prop::collection::vec(any::<(u8, u8)>(), 0..40)) {
+            let mut whole = Fold::empty();
+            let mut kept = vec![whole.to_json().unwrap()];
+            for (at, &event) in events.iter().enumerate() {
+                apply(&mut whole, at, event);
+                kept.push(whole.to_json().unwrap());
+            }
+            for (cut, text) in kept.iter().enumerate() {
+                let mut fold: Fold = text.to().unwrap();
+                for (at, &event) in events.iter().enumerate().skip(cut) {
+                    apply(&mut fold, at, event);
+                }
+                prop_assert_eq!(fold.to_json().unwrap(), whole.to_json().unwrap(), "cut at {}", cut);
+            }
+        }
+    }
 }

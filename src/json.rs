@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorCode, Result};
 /// The deepest nesting of arrays and objects in a document.
 pub const MAX_DEPTH: usize = 128;
 
-/// Levels of an operation's arguments around a document, at most.
+/// Levels of an operation's arguments, or of a kept fold, around a document, at most.
 const ARGUMENT_LEVELS: usize = 4;
 
 /// The size limit of a document unless the store was opened with another one, in bytes of JSON text: 16 MiB.
@@ -53,8 +53,9 @@ impl Json {
     pub fn to<T: DeserializeOwned>(&self) -> Result<T> {
         let read = || {
             let mut deserializer = serde_json::Deserializer::from_str(self.as_str());
-            // serde_json's own limit of 127 levels would refuse documents that the store took. The scan keeps the recursion bounded.
-            if depth(self.as_str()) <= MAX_DEPTH {
+            // serde_json's own limit of 127 levels would refuse documents that the store took, and what the store wraps them in. The
+            // scan keeps the recursion bounded.
+            if depth(self.as_str()) <= MAX_DEPTH + ARGUMENT_LEVELS {
                 deserializer.disable_recursion_limit();
             }
             let value = T::deserialize(&mut deserializer)?;
@@ -140,6 +141,11 @@ impl FromSql for Json {
 /// For document fields where an explicit null is a document, not "left out": `#[serde(default, deserialize_with = "given")]`.
 pub(crate) fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
     Json::deserialize(deserializer).map(Some)
+}
+
+/// A field of an update: a value, or null to clear it. Left out, it is `None`; for use with `#[serde(default)]`.
+pub(crate) fn change<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }
 
 /// A digest of arguments, by which a repeated call is told from another one. The order of an object's keys, white space and the

@@ -26,6 +26,7 @@ pub mod approvals;
 #[cfg(feature = "development")]
 pub mod bindings;
 mod clock;
+pub mod cron;
 #[cfg(feature = "development")]
 pub mod effort;
 mod error;
@@ -33,6 +34,7 @@ pub mod events;
 pub mod executions;
 mod fold;
 mod ids;
+pub mod imports;
 mod json;
 mod operation;
 mod page;
@@ -42,11 +44,13 @@ pub mod snapshots;
 mod store;
 mod sweep;
 pub mod tenants;
+pub mod timers;
 pub mod tokens;
 #[cfg(target_arch = "wasm32")]
 mod wasm;
 pub mod workers;
 pub mod workflows;
+mod zones;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, ErrorCode, Result};
@@ -55,9 +59,12 @@ pub use fold::{Budget, Materialized, PendingApproval};
 pub use ids::Name;
 pub use json::Json;
 pub use operation::{
-    Approvals, Call, DeadLetters, Events, Executions, Handler, Leases, OPERATIONS, Operation, Queue, Queues, Retention, Shape,
-    Snapshots, Tenants, Tokens, Topic, Upkeep, Workers, Workflows, envelope,
+    Approvals, Call, Crons, DeadLetters, Events, Executions, Handler, Leases, OPERATIONS, Operation, Queue, Queues, Retention,
+    Shape, Snapshots, Tenants, Timers, Tokens, Topic, Upkeep, Workers, Workflows, envelope,
 };
 pub use page::{Damaged, Order, Page, Recent};
 pub use store::{Options, SCHEMA_VERSION, Store, Tx};
-pub use sweep::{SweepError, SweepReport, SweepRequest};
+pub use sweep::{Problem, SweepError, SweepReport, SweepRequest};
+#[cfg(not(target_arch = "wasm32"))]
+pub use zones::TzDatabase;
+pub use zones::Zones;

@@ -6,10 +6,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::approvals::{self, Approval};
+use crate::cron::{self, CronSchedule};
 use crate::error::{Error, ErrorCode, Result};
 use crate::executions::{self, Created, Execution, ExecutionCounts, StateChanged};
 use crate::fold::Materialized;
-use crate::json::{path_at, replace_lone_surrogates};
+use crate::json::{Json, path_at, replace_lone_surrogates};
 use crate::page::{Page, Recent};
 use crate::queue::{self, Attempt, ExpiredLease, QueueInfo, QueueStats, Redriven, Renewed, WorkItem};
 use crate::retention::{self, RetentionTimes};
@@ -17,6 +18,7 @@ use crate::snapshots::{self, Snapshot};
 use crate::store::{Store, Tx};
 use crate::sweep::{self, SweepReport, SweepRequest};
 use crate::tenants::{self, Tenant};
+use crate::timers::{self, Timer};
 use crate::tokens::{self, NewToken, TokenInfo};
 use crate::workers::{self, Heartbeat, HistoryEntry, MarkedDead, Registered, Worker};
 use crate::workflows::{self, Workflow};
@@ -32,6 +34,8 @@ pub enum Topic {
     Queues,
     Workers,
     Workflows,
+    Timers,
+    Crons,
 }
 
 /// How an operation runs.
@@ -78,6 +82,8 @@ pub struct Operation {
     pub shape: Shape,
     /// Whether it may change anything.
     pub writes: bool,
+    /// Whether it concerns the whole store, and is refused on one that is bound to a tenant.
+    pub whole_store: bool,
     /// What it changes, or reads.
     pub topics: &'static [Topic],
     /// Fields of the arguments that JavaScript gives with the call's options.
@@ -91,7 +97,7 @@ pub struct Operation {
 macro_rules! operations {
     ($($(#[doc = $namespace_doc:literal])+ $namespace:ident: $struct:ident {$(
         $(#[doc = $doc:literal])+
-        $mode:ident $name:literal $method:ident($arguments:ty) -> $result:ty = $handler:path, $shape:expr, [$($topic:ident)*] $(, options [$($option:literal)*])?;
+        $mode:ident $name:literal $method:ident($arguments:ty) -> $result:ty = $handler:path, $shape:expr, [$($topic:ident)*] $(of $whole_store:ident)? $(, options [$($option:literal)*])?;
     )*})*) => {
         /// Every operation, in the order of the documentation.
         pub const OPERATIONS: &[Operation] = &[$($(
@@ -100,6 +106,7 @@ macro_rules! operations {
                 doc: &[$($doc),+],
                 shape: $shape,
                 writes: operations!(@writes $mode),
+                whole_store: operations!(@whole $($whole_store)?),
                 topics: &[$(Topic::$topic),*],
                 options: &[$($($option),*)?],
                 handler: operations!(@handler $mode $name $handler),
@@ -126,10 +133,19 @@ macro_rules! operations {
             $(
                 $(#[doc = $doc])+
                 pub fn $method(&self, arguments: $arguments) -> Result<$result> {
+                    operations!(@permit self, $name $(, $whole_store)?);
                     operations!(@method $mode self, arguments, $handler)
                 }
             )*}
         )*
+    };
+    (@whole) => { false };
+    (@whole whole_store) => { true };
+    (@permit $self:ident, $name:literal) => {};
+    (@permit $self:ident, $name:literal, whole_store) => {
+        if $self.0.is_bound() {
+            return Err(of_the_whole_store($name));
+        }
     };
     (@writes read) => { false };
     (@writes $any:ident) => { true };
@@ -287,6 +303,32 @@ operations! {
         read "workers.list" list(workers::ListWorkers) -> Page<Worker> = workers::list, Shape::Filter, [Workers];
     }
 
+    /// Timers: what happens to an execution at a time. The sweep fires them.
+    timers: Timers {
+        /// Schedules a timer, and appends `timer_created`. Once it is due, the sweep appends `timer_fired` and enqueues its work item, in one transaction and once. `invalid_transition` where the execution has ended.
+        write "timers.schedule" schedule(timers::ScheduleTimer) -> Created<Timer> = timers::schedule, Shape::Object, [Timers Executions Events];
+        /// Cancels a timer that has not fired; `invalid_transition` once it has.
+        write "timers.cancel" cancel(timers::TimerId) -> Timer = timers::cancel, Shape::Subject("id"), [Timers];
+        /// The timer, or null.
+        read "timers.get" get(timers::TimerId) -> Option<Timer> = timers::get, Shape::Subject("id"), [Timers];
+        /// Lists timers in the order in which they were scheduled.
+        read "timers.list" list(timers::ListTimers) -> Page<Timer> = timers::list, Shape::Filter, [Timers];
+    }
+
+    /// Cron: schedules that begin executions. The sweep fires them.
+    cron: Crons {
+        /// Puts a schedule under a name, or changes the one that is there. Each time it comes due, the sweep begins an execution and enqueues its first work item, in one transaction and once; the execution's metadata is `{cron, dueAt}`. An expression, time zone and enabled that stay the same leave standing when it comes due.
+        write "cron.put" put(cron::PutCron) -> Created<CronSchedule> = cron::put, Shape::Object, [Crons];
+        /// The schedule, or null.
+        read "cron.get" get(cron::CronName) -> Option<CronSchedule> = cron::get, Shape::Subject("name"), [Crons];
+        /// Lists schedules in the order in which they were first put.
+        read "cron.list" list(cron::ListCrons) -> Page<CronSchedule> = cron::list, Shape::Filter, [Crons];
+        /// Deletes a schedule. The executions that it began stay.
+        write "cron.delete" delete(cron::CronName) -> () = cron::delete, Shape::Subject("name"), [Crons];
+        /// Fires a schedule now, also one that is disabled, and answers the execution. When it comes due next does not change.
+        write "cron.trigger" trigger(cron::CronName) -> Execution = cron::trigger, Shape::Subject("name"), [Crons Executions Items];
+    }
+
     /// Tokens: secrets that name a tenant and a role.
     tokens: Tokens {
         /// Makes a token. The secret is in this answer only; the store keeps its digest.
@@ -302,13 +344,13 @@ operations! {
     /// Tenants, of the plain store only.
     tenants: Tenants {
         /// Creates a tenant.
-        write "tenants.create" create(tenants::CreateTenant) -> Created<Tenant> = tenants::create, Shape::Object, [];
+        write "tenants.create" create(tenants::CreateTenant) -> Created<Tenant> = tenants::create, Shape::Object, [] of whole_store;
         /// The tenant, or null.
-        read "tenants.get" get(tenants::TenantId) -> Option<Tenant> = tenants::get, Shape::Subject("id"), [];
+        read "tenants.get" get(tenants::TenantId) -> Option<Tenant> = tenants::get, Shape::Subject("id"), [] of whole_store;
         /// Lists tenants in the order in which they were made.
-        read "tenants.list" list(tenants::ListTenants) -> Page<Tenant> = tenants::list, Shape::Filter, [];
+        read "tenants.list" list(tenants::ListTenants) -> Page<Tenant> = tenants::list, Shape::Filter, [] of whole_store;
         /// Changes what is named: status, name, policy, limits.
-        write "tenants.update" update(tenants::UpdateTenant) -> Tenant = tenants::update, Shape::SubjectAndObject("id"), [];
+        write "tenants.update" update(tenants::UpdateTenant) -> Tenant = tenants::update, Shape::SubjectAndObject("id"), [] of whole_store;
     }
 
     /// How long finished things are kept.
@@ -321,9 +363,38 @@ operations! {
 
     /// The whole store.
     upkeep: Upkeep {
-        /// Does what time brings: ends expired leases, removes lapsed workers, makes due items claimable. Call it regularly.
-        procedure "sweep" sweep(SweepRequest) -> SweepReport = sweep::sweep, Shape::Filter, [Items Workers Executions Events];
+        /// Runs operations that change something in one transaction: all or none. The error of one names its index in `details.index`.
+        write "batch" batch(Batch) -> Vec<Json> = batch, Shape::Array("calls"), [Executions Events Items Queues Workers Workflows];
+        /// Does what time brings: fires due timers and schedules, ends expired leases, removes lapsed workers, makes due items claimable. Call it regularly.
+        procedure "sweep" sweep(SweepRequest) -> SweepReport = sweep::sweep, Shape::Filter, [Items Workers Executions Events Timers Crons] of whole_store;
     }
+}
+
+arguments! {
+    pub struct Batch {
+        pub calls: Vec<BatchCall>,
+    }
+
+    /// An operation and its arguments, one object.
+    pub struct BatchCall {
+        pub operation: String,
+        pub arguments: Json,
+    }
+}
+
+fn batch(tx: &Tx<'_>, batch: Batch) -> Result<Vec<Json>> {
+    let one = |call: &BatchCall| {
+        let operation = find(&call.operation)?;
+        if !operation.writes || operation.name == "batch" {
+            return Err(Error::invalid(format!("{} cannot be part of a batch: it changes nothing by itself", operation.name)));
+        }
+        Json::parse(operation.run_in(&tx.at_present(), call.arguments.as_str())?)
+    };
+    let answers =
+        batch.calls.iter().enumerate().map(|(index, call)| {
+            one(call).map_err(|error| error.with("index", index).with("operation", call.operation.as_str()))
+        });
+    answers.collect()
 }
 
 /// A call as it comes from outside: the name of an operation and its arguments as JSON text.
@@ -341,22 +412,17 @@ impl Store {
     }
 
     /// Runs calls in order, sharing one transaction where that is possible. Each is answered as if it had run alone: if one fails, the
-    /// shared transaction is rolled back and each runs in its own.
+    /// shared transaction is rolled back and each runs in its own. An operation's name may be followed by `@` and the id of a tenant, for
+    /// which the call then runs.
     pub fn call_many(&self, calls: &[Call<'_>]) -> Vec<Result<String>> {
         let mut answers = Vec::with_capacity(calls.len());
-        let mut group: Vec<(&Operation, &str)> = Vec::new();
+        let mut group: Vec<Addressed<'_>> = Vec::new();
         for call in calls {
-            let operation = OPERATIONS.iter().find(|known| known.name == call.operation);
-            match operation {
-                Some(operation @ Operation { handler: Handler::Transaction(_), .. }) => {
-                    group.push((operation, call.arguments));
-                }
+            match Addressed::new(self, call) {
+                Ok(call @ Addressed { operation: Operation { handler: Handler::Transaction(_), .. }, .. }) => group.push(call),
                 other => {
                     self.run_group(&mut group, &mut answers);
-                    answers.push(match other {
-                        Some(operation) => self.run_alone(operation, call.arguments),
-                        None => Err(unknown_operation(call.operation)),
-                    });
+                    answers.push(other.and_then(|call| self.run_alone(&call)));
                 }
             }
         }
@@ -364,37 +430,84 @@ impl Store {
         answers
     }
 
-    fn run_group(&self, group: &mut Vec<(&Operation, &str)>, answers: &mut Vec<Result<String>>) {
+    fn run_group(&self, group: &mut Vec<Addressed<'_>>, answers: &mut Vec<Result<String>>) {
         let calls = std::mem::take(group);
         if calls.len() > 1 {
-            let shared = |tx: &Tx<'_>| calls.iter().map(|(call, text)| call.run_in(&tx.at_present(), text)).collect();
-            let writes = calls.iter().any(|(call, _)| call.writes);
+            let one = |tx: &Tx<'_>, call: &Addressed<'_>| {
+                let tx = tx.at_present();
+                match call.tenant {
+                    None => call.operation.run_in(&tx, call.arguments),
+                    Some(id) => call.operation.run_in(&tx.of_named_tenant(id)?, call.arguments),
+                }
+            };
+            let shared = |tx: &Tx<'_>| calls.iter().map(|call| one(tx, call)).collect();
+            let writes = calls.iter().any(|call| call.operation.writes);
             let together: Result<Vec<String>> = if writes { self.write(shared) } else { self.read(shared) };
             if let Ok(all) = together {
                 return answers.extend(all.into_iter().map(Ok));
             }
         }
-        answers.extend(calls.iter().map(|(call, text)| self.run_alone(call, text)));
+        answers.extend(calls.iter().map(|call| self.run_alone(call)));
     }
 
-    fn run_alone(&self, operation: &Operation, arguments: &str) -> Result<String> {
+    fn run_alone(&self, call: &Addressed<'_>) -> Result<String> {
+        let bound = call.tenant.map(|id| self.for_tenant(id));
+        let store = bound.as_ref().unwrap_or(self);
+        let Addressed { operation, arguments, .. } = *call;
         match operation.handler {
-            Handler::Procedure(run) => run(self, arguments),
-            Handler::Transaction(_) if operation.writes => self.write(|tx| operation.run_in(tx, arguments)),
-            Handler::Transaction(_) => self.read(|tx| operation.run_in(tx, arguments)),
+            Handler::Procedure(_) if operation.whole_store && store.is_bound() => Err(of_the_whole_store(operation.name)),
+            Handler::Procedure(run) => run(store, arguments),
+            Handler::Transaction(_) if operation.writes => store.write(|tx| operation.run_in(tx, arguments)),
+            Handler::Transaction(_) => store.read(|tx| operation.run_in(tx, arguments)),
         }
+    }
+}
+
+/// A call, and for which tenant it runs if not for the store's own.
+struct Addressed<'a> {
+    operation: &'static Operation,
+    tenant: Option<&'a str>,
+    arguments: &'a str,
+}
+
+impl<'a> Addressed<'a> {
+    fn new(store: &Store, call: &Call<'a>) -> Result<Self> {
+        let (name, tenant) = match call.operation.split_once('@') {
+            None => (call.operation, None),
+            Some((name, tenant)) => (name, Some(tenant)),
+        };
+        if tenant.is_some() && store.is_bound() {
+            return Err(Error::new(
+                ErrorCode::Unsupported,
+                format!("{:?} names a tenant, and this store is bound to one; call it on the plain store", call.operation),
+            ));
+        }
+        Ok(Self { operation: find(name)?, tenant, arguments: call.arguments })
     }
 }
 
 impl Operation {
     fn run_in(&self, tx: &Tx<'_>, arguments: &str) -> Result<String> {
         match self.handler {
+            Handler::Transaction(_) if self.whole_store && !tx.sees_all_tenants() => Err(of_the_whole_store(self.name)),
             Handler::Transaction(run) => run(tx, arguments),
             Handler::Procedure(_) => {
                 Err(Error::invalid(format!("{} is a series of transactions and cannot be part of one", self.name)))
             }
         }
     }
+}
+
+fn find(name: &str) -> Result<&'static Operation> {
+    OPERATIONS.iter().find(|known| known.name == name).ok_or_else(|| unknown_operation(name))
+}
+
+fn of_the_whole_store(name: &str) -> Error {
+    Error::new(
+        ErrorCode::Unsupported,
+        format!("{name} concerns the whole store, and this one is bound to a tenant; call it on the plain store"),
+    )
+    .with("operation", name)
 }
 
 fn unknown_operation(name: &str) -> Error {

@@ -5,7 +5,6 @@ use crate::events;
 use crate::executions::{Head, keep};
 use crate::fold::Fold;
 use crate::ids::Name;
-use crate::json::Json;
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::store::{Columns, Tx};
 
@@ -49,8 +48,12 @@ pub(crate) fn after_append(tx: &Tx<'_>, head: &mut Head) -> Result<()> {
     let fold = fold(tx, head, head.last_sequence)?;
     let text = fold.to_json()?;
     let bytes = text.as_str().len() as i64;
-    // The first one may weigh more than the events before it; it waits until they have caught up.
-    if bytes <= head.tail_bytes {
+    head.snapshot_bytes = bytes;
+    // The fold may weigh more than the events since the last one; then it waits until they have caught up. It grows with them: the wait
+    // is never so short that folding again and again would cost more than the log.
+    if bytes > head.tail_bytes {
+        head.snapshot_bytes = bytes.max(head.tail_bytes.saturating_add(head.tail_bytes / 8));
+    } else {
         tx.execute_one(
             "INSERT INTO snapshots (execution, sequence, fold, created_at) VALUES (?1, ?2, ?3, ?4)",
             (head.key, head.last_sequence, text, tx.now),
@@ -59,7 +62,6 @@ pub(crate) fn after_append(tx: &Tx<'_>, head: &mut Head) -> Result<()> {
         head.tail_bytes = 0;
         keep(tx, head, &fold.outcome)?;
     }
-    head.snapshot_bytes = bytes;
     tx.execute_one(
         "UPDATE executions SET snapshot_at = ?2, snapshot_bytes = ?3, tail_bytes = ?4 WHERE key = ?1",
         (head.key, head.snapshot_at, head.snapshot_bytes, head.tail_bytes),
@@ -88,7 +90,7 @@ pub(crate) fn fold(tx: &Tx<'_>, head: &Head, at: i64) -> Result<Fold> {
 }
 
 /// The fold at sequence 0, where it is not the empty one.
-fn base(tx: &Tx<'_>, head: &Head) -> Result<Option<Fold>> {
+pub(crate) fn base(tx: &Tx<'_>, head: &Head) -> Result<Option<Fold>> {
     let base = tx.row("SELECT fold FROM execution_bases WHERE execution = ?1", [head.key], |row| {
         Columns::new(row, "execution_bases", head.id.as_str()).json::<Fold>(0)
     })?;
@@ -128,10 +130,31 @@ pub(crate) fn list(tx: &Tx<'_>, filter: ListSnapshots) -> Result<Page<Snapshot>>
     Ok(page.finish())
 }
 
-/// Keeps a fold that an import brings.
-pub(crate) fn import(tx: &Tx<'_>, execution: i64, sequence: i64, fold: &Json, created_at: i64) -> Result<()> {
+/// Keeps the fold at a sequence of an imported log, where a snapshot of that log was. Answers the fold.
+pub(crate) fn import(tx: &Tx<'_>, head: &mut Head, sequence: i64, created_at: i64) -> Result<Fold> {
+    let fold = fold(tx, head, sequence)?;
+    let text = fold.to_json()?;
+    let bytes = text.as_str().len() as i64;
     tx.execute_one(
         "INSERT INTO snapshots (execution, sequence, fold, created_at) VALUES (?1, ?2, ?3, ?4)",
-        (execution, sequence, fold, created_at),
-    )
+        (head.key, sequence, text, created_at),
+    )?;
+    if sequence >= head.snapshot_at {
+        let tail = tx.row(
+            "SELECT coalesce(sum(length(CAST(data AS BLOB))), 0) FROM events WHERE execution = ?1 AND sequence > ?2",
+            (head.key, sequence),
+            |row| Ok(row.get::<_, i64>(0)?),
+        )?;
+        (head.snapshot_at, head.snapshot_bytes, head.tail_bytes) = (sequence, bytes, tail.unwrap_or_default());
+        tx.execute_one(
+            "UPDATE executions SET snapshot_at = ?2, snapshot_bytes = ?3, tail_bytes = ?4 WHERE key = ?1",
+            (head.key, head.snapshot_at, head.snapshot_bytes, head.tail_bytes),
+        )?;
+    }
+    Ok(fold)
+}
+
+/// When the snapshot at a sequence was made, if there is one.
+pub(crate) fn made_at(tx: &Tx<'_>, head: &Head, sequence: i64) -> Result<Option<i64>> {
+    tx.row("SELECT created_at FROM snapshots WHERE execution = ?1 AND sequence = ?2", (head.key, sequence), |row| Ok(row.get(0)?))
 }

@@ -13,6 +13,7 @@ use rusqlite_migration::{M, Migrations};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorCode, Result};
 use crate::json::{Json, MAX_DOCUMENT_BYTES};
+use crate::zones::Zones;
 
 /// The schema, one step a file. The number of steps is the schema version.
 const MIGRATIONS: Migrations<'static> = Migrations::from_slice(STEPS);
@@ -41,13 +42,19 @@ const RETRY_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Clone)]
 pub struct Options {
     pub clock: Arc<dyn Clock>,
+    /// Where cron schedules learn of time zones.
+    pub zones: Arc<dyn Zones>,
     /// The size limit of one JSON document in bytes of text; 16 MiB.
     pub max_document_bytes: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { clock: Arc::new(SystemClock), max_document_bytes: MAX_DOCUMENT_BYTES }
+        #[cfg(not(target_arch = "wasm32"))]
+        let zones = crate::zones::TzDatabase;
+        #[cfg(target_arch = "wasm32")]
+        let zones = crate::wasm::HostZones;
+        Self { clock: Arc::new(SystemClock), zones: Arc::new(zones), max_document_bytes: MAX_DOCUMENT_BYTES }
     }
 }
 
@@ -191,6 +198,11 @@ impl Store {
         Self { inner: self.inner.clone(), tenant: Some(id.into()) }
     }
 
+    /// Whether this handle sees one tenant only.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.tenant.is_some()
+    }
+
     /// Closes the database for every handle. Later calls answer `closed`; closing twice is fine.
     pub fn close(&self) -> Result<()> {
         match self.lock().take() {
@@ -253,6 +265,7 @@ impl Store {
             #[cfg(feature = "development")]
             efforts: &self.inner.efforts,
             clock: &*self.inner.options.clock,
+            zones: &*self.inner.options.zones,
             now: self.now(),
             tick: self.tick(None),
             tenant: DEFAULT_TENANT,
@@ -358,6 +371,7 @@ pub struct Tx<'c> {
     #[cfg(feature = "development")]
     efforts: &'c Mutex<crate::effort::Efforts>,
     clock: &'c dyn Clock,
+    pub(crate) zones: &'c dyn Zones,
     /// The time of this operation.
     pub(crate) now: i64,
     tick: Option<Tick>,
@@ -373,9 +387,32 @@ impl Tx<'_> {
         Tx { connection: self.connection, now: self.clock.now(), ..*self }
     }
 
+    /// The same transaction at another moment: for what an import brings from the past.
+    pub(crate) fn at(&self, now: i64) -> Self {
+        Tx { connection: self.connection, now, ..*self }
+    }
+
     /// The same transaction for another tenant.
     pub(crate) fn of_tenant(&self, tenant: i64) -> Self {
         Tx { connection: self.connection, tenant, ..*self }
+    }
+
+    /// Runs `body`. Where it fails, what it changed is undone, its error is in the answer, and the transaction can go on. What is wrong
+    /// with the store as such fails the transaction instead.
+    pub(crate) fn attempt<R>(&self, body: impl FnOnce(&Self) -> Result<R>) -> Result<Result<R>> {
+        self.connection.execute_batch("SAVEPOINT attempt")?;
+        match body(self) {
+            Ok(answer) => {
+                self.connection.execute_batch("RELEASE attempt")?;
+                Ok(Ok(answer))
+            }
+            // SQLite may have rolled the whole transaction back.
+            Err(error) if error.code().is_of_the_store() => Err(error),
+            Err(error) => {
+                self.connection.execute_batch("ROLLBACK TO attempt; RELEASE attempt")?;
+                Ok(Err(error))
+            }
+        }
     }
 
     /// Whether this store is swept regularly, and the next sweep is so late that the device must have slept.
@@ -394,7 +431,7 @@ impl Tx<'_> {
         Ok(Tx { connection: self.connection, tenant, is_plain: false, ..*self })
     }
 
-    /// Whether tokens of every tenant may be asked for.
+    /// Whether this is the plain store's: tokens of every tenant may be asked for, and what concerns the whole store.
     pub(crate) fn sees_all_tenants(&self) -> bool {
         self.is_plain
     }

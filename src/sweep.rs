@@ -1,9 +1,11 @@
 //! What time brings: expired leases, lapsed workers, due items. Driven from outside, in bounded steps.
 
+use crate::cron;
 use crate::error::{Error, ErrorCode, Result};
 use crate::queue::{self, ItemStatus, queues_with, ready_scheduled, reclaim_expired};
 use crate::retention;
 use crate::store::{Store, Tick, Tx};
+use crate::timers;
 use crate::workers::{self, sweep_lapsed};
 
 arguments! {
@@ -24,6 +26,9 @@ records! {
         pub leases_dead_lettered: i64,
         pub leases_cancelled: i64,
         pub workers_expired: i64,
+        pub timers_fired: i64,
+        /// Executions that cron schedules began.
+        pub crons_fired: i64,
         pub items_readied: i64,
         /// Finished things that retention let go.
         pub pruned: i64,
@@ -32,14 +37,38 @@ records! {
         pub duration_ms: i64,
         /// Whether the limit ended it: sweep again at once.
         pub more: bool,
-        /// Parts that failed. The others were done.
+        /// What failed: parts, or single timers and schedules. The others were done.
         pub errors: Vec<SweepError>,
     }
 
     pub struct SweepError {
         pub part: String,
+        /// Which timer, or the name of which schedule.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub id: Option<String>,
         pub code: String,
         pub message: String,
+    }
+}
+
+/// Why something could not be done that was due: the code of an error, and its message.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "development", derive(ts_rs::TS))]
+pub struct Problem {
+    pub code: String,
+    pub message: String,
+}
+
+impl Problem {
+    pub(crate) fn of(error: &Error) -> Self {
+        Self { code: error.code().as_str().to_owned(), message: error.message().to_owned() }
+    }
+}
+
+impl SweepReport {
+    pub(crate) fn failed(&mut self, part: &str, id: Option<String>, error: &Error) {
+        let Problem { code, message } = Problem::of(error);
+        self.errors.push(SweepError { part: part.to_owned(), id, code, message });
     }
 }
 
@@ -48,6 +77,9 @@ const MAX_LIMIT: i64 = 10_000;
 
 /// Rows that one transaction deals with, so that a sweep holds nobody up for long.
 const STEP: i64 = 100;
+
+/// Of what has a transaction for each, how many are dealt with before the other parts have their turn.
+const TURN: i64 = 100;
 
 pub(crate) fn sweep(store: &Store, arguments: SweepRequest) -> Result<SweepReport> {
     let limit = arguments.limit.unwrap_or(DEFAULT_LIMIT);
@@ -76,12 +108,13 @@ pub(crate) fn sweep(store: &Store, arguments: SweepRequest) -> Result<SweepRepor
         // Only now: until the grace is given, claims must not take the sleep for somebody's fault.
         store.tick(Some(Tick::new(started, interval_ms)));
     }
+    let mut cut = false;
     for &tenant in &tenants {
         for part in PARTS {
-            run(store, tenant, part, &mut left, &mut report);
+            cut |= run(store, tenant, part, &mut left, &mut report);
         }
     }
-    report.more = left <= 0 && tenants.iter().any(|&tenant| PARTS.iter().any(|part| has_more(store, tenant, part)));
+    report.more = cut && tenants.iter().any(|&tenant| PARTS.iter().any(|part| has_more(store, tenant, part)));
     report.duration_ms = (store.now() - started).max(0);
     Ok(report)
 }
@@ -89,12 +122,17 @@ pub(crate) fn sweep(store: &Store, arguments: SweepRequest) -> Result<SweepRepor
 /// One kind of work: deals with at most so many rows, and answers with how many.
 struct Part {
     name: &'static str,
+    /// Whether each row has a transaction of its own.
+    is_singly: bool,
     step: fn(&Tx<'_>, i64, &mut SweepReport) -> Result<i64>,
 }
 
 const PARTS: &[Part] = &[
+    Part { name: "timers", is_singly: true, step: |tx, _, report| timers::fire_due(tx, report) },
+    Part { name: "crons", is_singly: true, step: |tx, _, report| cron::fire_due(tx, report) },
     Part {
         name: "leases",
+        is_singly: false,
         step: |tx, limit, report| {
             let mut done = 0;
             for queue in queues_with(tx, ItemStatus::Claimed)? {
@@ -109,6 +147,7 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "workers",
+        is_singly: false,
         step: |tx, limit, report| {
             let expired = sweep_lapsed(tx, limit)?;
             report.workers_expired += expired;
@@ -117,6 +156,7 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "items",
+        is_singly: false,
         step: |tx, limit, report| {
             let mut readied = 0;
             for queue in queues_with(tx, ItemStatus::Scheduled)? {
@@ -126,9 +166,10 @@ const PARTS: &[Part] = &[
             Ok(readied)
         },
     },
-    Part { name: "keys", step: |tx, limit, _| queue::wake_keys(tx, limit) },
+    Part { name: "keys", is_singly: false, step: |tx, limit, _| queue::wake_keys(tx, limit) },
     Part {
         name: "retention",
+        is_singly: false,
         step: |tx, limit, report| {
             let pruned = retention::prune(tx, limit)?;
             report.pruned += pruned;
@@ -138,30 +179,29 @@ const PARTS: &[Part] = &[
 ];
 
 /// Does one part for one tenant in transactions of its own, until nothing is left to do or the limit is used up. A failure ends
-/// this part and is reported.
-fn run(store: &Store, tenant: i64, part: &Part, left: &mut i64, report: &mut SweepReport) {
-    while *left > 0 {
-        let limit = STEP.min(*left);
+/// this part and is reported. Answers whether it stopped before its end.
+fn run(store: &Store, tenant: i64, part: &Part, left: &mut i64, report: &mut SweepReport) -> bool {
+    let mut turn = if part.is_singly { TURN } else { i64::MAX };
+    while *left > 0 && turn > 0 {
+        let limit = if part.is_singly { 1 } else { STEP.min(*left) };
         // A step that is rolled back must not have counted.
         let mut after = report.clone();
         match store.write(|tx| (part.step)(&tx.of_tenant(tenant), limit, &mut after)) {
             Ok(done) => {
                 *report = after;
                 *left -= done;
+                turn = turn.saturating_sub(done);
                 if done < limit {
-                    return;
+                    return false;
                 }
             }
             Err(error) => {
-                report.errors.push(SweepError {
-                    part: part.name.to_owned(),
-                    code: error.code().as_str().to_owned(),
-                    message: error.message().to_owned(),
-                });
-                return;
+                report.failed(part.name, None, &error);
+                return false;
             }
         }
     }
+    true
 }
 
 /// Whether a part would find something to do: it does one row, and that is rolled back.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, ErrorCode, Result};
 use crate::executions::Created;
 use crate::ids::Name;
-use crate::json::{Json, digest, given};
+use crate::json::{Json, change, digest};
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::store::{Columns, Tx};
 
@@ -63,7 +63,6 @@ arguments! {
         /// Made by the store unless given.
         pub id: Option<Name>,
         pub name: Option<Name>,
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
         pub policy: Option<Json>,
         pub limits: Option<TenantLimits>,
     }
@@ -72,15 +71,17 @@ arguments! {
         pub id: Name,
     }
 
-    /// What to change. What is left out stays.
+    /// What to change. What is left out stays, null clears.
     pub struct UpdateTenant {
         pub id: Name,
-        pub name: Option<Name>,
+        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
+        pub name: Option<Option<Name>>,
         pub status: Option<TenantStatus>,
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-        pub policy: Option<Json>,
+        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
+        pub policy: Option<Option<Json>>,
         /// Takes the place of all limits.
-        pub limits: Option<TenantLimits>,
+        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
+        pub limits: Option<Option<TenantLimits>>,
     }
 
     /// Which tenants to list.
@@ -173,27 +174,21 @@ pub(crate) fn get(tx: &Tx<'_>, arguments: TenantId) -> Result<Option<Tenant>> {
 }
 
 pub(crate) fn update(tx: &Tx<'_>, arguments: UpdateTenant) -> Result<Tenant> {
-    tx.document("policy", arguments.policy.as_ref())?;
-    check_limits(arguments.limits.as_ref())?;
-    let before = existing(tx, &arguments.id)?;
-    let status = arguments.status.unwrap_or(before.status);
+    let UpdateTenant { id, name, status, policy, limits } = arguments;
+    tx.document("policy", policy.as_ref().and_then(Option::as_ref))?;
+    check_limits(limits.as_ref().and_then(Option::as_ref))?;
+    let before = existing(tx, &id)?;
+    let status = status.unwrap_or(before.status);
     if before.id == "default" && status == TenantStatus::Archived {
         return Err(Error::new(ErrorCode::InvalidTransition, "the tenant \"default\" always exists and cannot be archived"));
     }
+    let name = name.unwrap_or(before.name.as_deref().map(str::parse).transpose()?);
+    let limits = limits.unwrap_or(Some(before.limits));
     tx.execute_one(
-        "UPDATE tenants SET name = coalesce(?2, name), status = ?3, policy = coalesce(?4, policy), limits = coalesce(?5, limits),
-                            updated_at = ?6
-         WHERE id = ?1",
-        (
-            &arguments.id,
-            &arguments.name,
-            status,
-            &arguments.policy,
-            arguments.limits.map(|limits| Json::from_value(&limits)).transpose()?,
-            tx.now,
-        ),
+        "UPDATE tenants SET name = ?2, status = ?3, policy = ?4, limits = ?5, updated_at = ?6 WHERE id = ?1",
+        (&id, name, status, policy.unwrap_or(before.policy), limits.map(|limits| Json::from_value(&limits)).transpose()?, tx.now),
     )?;
-    existing(tx, &arguments.id)
+    existing(tx, &id)
 }
 
 pub(crate) fn list(tx: &Tx<'_>, filter: ListTenants) -> Result<Page<Tenant>> {
@@ -224,6 +219,10 @@ pub(crate) fn number(tx: &Tx<'_>, id: &str) -> Result<i64> {
 fn of(tx: &Tx<'_>) -> Result<Tenant> {
     tx.row(select!("WHERE number = ?1"), [tx.tenant], read)?
         .ok_or_else(|| Error::corrupt("tenants", &tx.tenant.to_string(), "the row of a tenant in use is missing"))
+}
+
+pub(crate) fn is_active(tx: &Tx<'_>) -> Result<bool> {
+    Ok(of(tx)?.status == TenantStatus::Active)
 }
 
 /// Refuses what a tenant that is not active must not create or claim.

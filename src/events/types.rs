@@ -83,6 +83,11 @@ pub(crate) fn is_reserved(name: &str) -> bool {
     name.starts_with("execution_") || name == "segment_boundary"
 }
 
+/// Whether no other program's log can hold this type.
+pub(crate) fn is_written_by_store(name: &str) -> bool {
+    name.starts_with("execution_")
+}
+
 /// Checks the type and the data of an event that a caller appends.
 pub(crate) fn check(name: &str, data: &Json) -> Result<()> {
     if name.starts_with("x-") {
@@ -149,7 +154,8 @@ pub fn parse_field(spec: &'static str) -> (&'static str, &'static str, bool) {
     name.strip_suffix('?').map_or((name, kind, false), |name| (name, kind, true))
 }
 
-fn check_kind(kind: &str, text: &str) -> Result<(), &'static str> {
+/// Checks that a value is of a kind; see [`EventType`].
+pub(crate) fn check_kind(kind: &str, text: &str) -> Result<(), &'static str> {
     let first = text.as_bytes().first().copied().unwrap_or_default();
     let is_number = first == b'-' || first.is_ascii_digit();
     let (ok, expected) = match kind {

@@ -133,10 +133,13 @@ pub(crate) fn cancel(tx: &Tx<'_>, arguments: CancelExecution) -> Result<Executio
     set_status(tx, SetStatus { id, status: ExecutionStatus::Cancelled, reason, expected_status: None })
 }
 
-/// Records a change of state, if the execution still takes one.
-fn change_state(tx: &Tx<'_>, head: &mut Head, expected: Option<i64>, event_type: &str, data: &Value) -> Result<StateChanged> {
+/// Refuses a change of state that the execution does not take, or not at this sequence.
+fn check_change(head: &Head, expected_sequence: Option<i64>) -> Result<()> {
     head.must_be_open("changes of its state")?;
-    crate::events::check_sequence(head, expected)?;
+    crate::events::check_sequence(head, expected_sequence)
+}
+
+fn change_state(tx: &Tx<'_>, head: &mut Head, event_type: &str, data: &Value) -> Result<StateChanged> {
     record(tx, head, vec![NewEvent::of(event_type, data)])?;
     Ok(StateChanged { last_sequence: head.last_sequence, status: head.status })
 }
@@ -145,7 +148,8 @@ pub(crate) fn set_state(tx: &Tx<'_>, arguments: SetState) -> Result<StateChanged
     tx.document("state", Some(&arguments.state))?;
     let mut head = Head::get(tx, &arguments.id)?;
     let state: Value = arguments.state.to()?;
-    change_state(tx, &mut head, arguments.expected_sequence, "execution_state_set", &json!({ "state": state }))
+    check_change(&head, arguments.expected_sequence)?;
+    change_state(tx, &mut head, "execution_state_set", &json!({ "state": state }))
 }
 
 pub(crate) fn patch_state(tx: &Tx<'_>, arguments: PatchState) -> Result<StateChanged> {
@@ -155,13 +159,17 @@ pub(crate) fn patch_state(tx: &Tx<'_>, arguments: PatchState) -> Result<StateCha
     if !patch.is_object() {
         return Err(Error::invalid("patch must be an object: it is a merge patch").with("path", "patch"));
     }
-    change_state(tx, &mut head, arguments.expected_sequence, "execution_state_patched", &json!({ "patch": patch }))
+    check_change(&head, arguments.expected_sequence)?;
+    change_state(tx, &mut head, "execution_state_patched", &json!({ "patch": patch }))
 }
 
 pub(crate) fn append_to_state(tx: &Tx<'_>, arguments: AppendToState) -> Result<StateChanged> {
     tx.document("value", arguments.value.as_ref())?;
     let value: Value = arguments.value.ok_or_else(|| Error::invalid("value is missing").with("path", "value"))?.to()?;
+    // In the state it lies two levels deeper, and the state is a document too.
+    tx.document("value", Some(&Json::from(json!([[&value]]))))?;
     let mut head = Head::get(tx, &arguments.id)?;
+    check_change(&head, arguments.expected_sequence)?;
     let holder = snapshots::fold(tx, &head, head.last_sequence)?.outcome.state;
     let holds_other = match &holder {
         Value::Object(members) => members.get(&arguments.key).is_some_and(|held| !held.is_array()),
@@ -173,7 +181,17 @@ pub(crate) fn append_to_state(tx: &Tx<'_>, arguments: AppendToState) -> Result<S
             .with("key", arguments.key));
     }
     let data = json!({ "key": arguments.key, "value": value });
-    change_state(tx, &mut head, arguments.expected_sequence, "execution_state_appended", &data)
+    change_state(tx, &mut head, "execution_state_appended", &data)
+}
+
+/// The execution that continues this one, if there is one: of its children, only that has the next segment.
+fn next_segment(tx: &Tx<'_>, parent: &Execution) -> Result<Option<Name>> {
+    let child = tx.row(
+        "SELECT id FROM executions WHERE tenant = ?1 AND parent_id = ?2 AND segment = ?3 ORDER BY key LIMIT 1",
+        (tx.tenant, &parent.id, parent.segment + 1),
+        |row| Ok(row.get::<_, String>(0)?),
+    )?;
+    child.map(|id| id.parse()).transpose()
 }
 
 pub(crate) fn continue_as_new(tx: &Tx<'_>, arguments: ContinueAsNew) -> Result<Created<Execution>> {
@@ -181,20 +199,10 @@ pub(crate) fn continue_as_new(tx: &Tx<'_>, arguments: ContinueAsNew) -> Result<C
     let digest = Some(digest(&arguments)?);
     let mut head = Head::get(tx, &arguments.id)?;
     let parent = existing(tx, &head.id)?;
-    let boundary = tx.row(
-        "SELECT data FROM events WHERE execution = ?1 AND type = 'segment_boundary' AND sequence <= ?2 ORDER BY sequence DESC LIMIT 1",
-        (head.key, head.last_sequence),
-        |row| Ok(row.get::<_, Json>(0)?),
-    );
-    // Looked for only where it can be: the execution has ended.
-    if head.status == ExecutionStatus::Completed
-        && let Some(boundary) = boundary?
+    if let Some(child) = next_segment(tx, &parent)?.filter(|_| head.status == ExecutionStatus::Completed)
+        && is_repeated(tx, &child, digest)?
     {
-        let boundary: Value = boundary.to()?;
-        let child: Name = boundary["nextExecutionId"].as_str().unwrap_or_default().parse()?;
-        if is_repeated(tx, &child, digest)? {
-            return Ok(Created { record: existing(tx, &child)?, created: false });
-        }
+        return Ok(Created { record: existing(tx, &child)?, created: false });
     }
     head.must_be_open("a continuation")?;
     if let Some(enqueue) = arguments.enqueue.as_ref().filter(|enqueue| enqueue.execution_id.is_some()) {
@@ -233,14 +241,14 @@ pub(crate) fn continue_as_new(tx: &Tx<'_>, arguments: ContinueAsNew) -> Result<C
 }
 
 pub(crate) fn fork(tx: &Tx<'_>, arguments: ForkExecution) -> Result<Created<Execution>> {
-    let head = Head::get(tx, &arguments.id)?;
-    let at = super::check_at(&head, arguments.at)?;
     let digest = arguments.new_id.is_some().then(|| digest(&arguments)).transpose()?;
     if let Some(id) = &arguments.new_id
         && is_repeated(tx, id, digest)?
     {
         return Ok(Created { record: existing(tx, id)?, created: false });
     }
+    let head = Head::get(tx, &arguments.id)?;
+    let at = super::check_at(&head, arguments.at)?;
     let origin = existing(tx, &head.id)?;
     let fork = Beginning {
         id: arguments.new_id.map_or_else(|| new_id(tx.now), |id| id.to_string()),

@@ -1,6 +1,7 @@
 //! Executions: one run of a workflow or an agent each. Their log is the truth; the rows here are kept in step with it.
 
 mod changes;
+mod import;
 mod record;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ pub use changes::{
     AppendToState, CancelExecution, ContinueAsNew, DeleteExecution, ForkExecution, PatchState, SetState, SetStatus, StateChanged,
 };
 pub(crate) use changes::{append_to_state, cancel, continue_as_new, delete, fork, patch_state, set_state, set_status};
+pub(crate) use import::{ImportedExecution, import, import_event, known as known_import, settle as settle_import, touch};
 pub(crate) use record::{Head, keep, record};
 
 words! {
@@ -426,7 +428,7 @@ pub(crate) fn list(tx: &Tx<'_>, filter: ListExecutions) -> Result<Page<Execution
             && filter.created_before.is_none_or(|before| created_at < before);
         wanted.push((key, belongs));
         matches += i64::from(belongs);
-        // A tag is known only when the row is read whole, so no early end is possible then.
+        // A tag is known only from another table, so no early end is possible then.
         Ok(filter.tag.is_some() || matches <= limit)
     })?;
     for (key, belongs) in wanted {
@@ -435,21 +437,31 @@ pub(crate) fn list(tx: &Tx<'_>, filter: ListExecutions) -> Result<Page<Execution
             page.skip(number);
             continue;
         }
-        let record = match tx.row(select!("WHERE e.key = ?1"), [key], |row| Ok(read_whole(tx, row)))? {
-            Some(record) => record,
-            None => continue,
-        };
-        let tagged = match (&filter.tag, &record) {
-            (Some(tag), Ok(record)) => record.tags.iter().any(|have| have == tag.as_str()),
-            _ => true,
-        };
-        if !tagged {
+        if let Some(tag) = &filter.tag
+            && !has_tag(tx, key, tag)?
+        {
             page.skip(number);
-        } else if !page.visit(number, record, weigh)? {
+            continue;
+        }
+        let record = tx.row(select!("WHERE e.key = ?1"), [key], |row| Ok(read_whole(tx, row)))?;
+        if let Some(record) = record
+            && !page.visit(number, record, weigh)?
+        {
             break;
         }
     }
     Ok(page.finish())
+}
+
+/// Whether an execution has a tag. One whose tags cannot be read has any: its record then says that it is damaged.
+fn has_tag(tx: &Tx<'_>, key: i64, tag: &str) -> Result<bool> {
+    let tags = tx.row("SELECT tags FROM execution_documents WHERE execution = ?1", [key], |row| {
+        Ok(Columns::new(row, "execution_documents", "").json::<Vec<String>>(0))
+    })?;
+    Ok(match tags {
+        Some(Ok(Some(tags))) => tags.iter().any(|have| have == tag),
+        _ => true,
+    })
 }
 
 /// The sequence that an `at` means.

@@ -99,11 +99,14 @@ pub(super) fn next_change(tx: &Tx<'_>) -> Result<i64> {
 
 /// Keeps the counts by status in step with one execution.
 pub(super) fn count(tx: &Tx<'_>, status: ExecutionStatus, by: i64) -> Result<()> {
-    tx.execute_one(
+    // The inserted row itself must satisfy the CHECK, so one less is an update.
+    let sql = if by < 0 {
+        "UPDATE execution_counts SET count = count + ?3 WHERE tenant = ?1 AND status = ?2"
+    } else {
         "INSERT INTO execution_counts (tenant, status, count) VALUES (?1, ?2, ?3)
-         ON CONFLICT (tenant, status) DO UPDATE SET count = count + excluded.count",
-        (tx.tenant, status, by),
-    )
+         ON CONFLICT (tenant, status) DO UPDATE SET count = count + excluded.count"
+    };
+    tx.execute_one(sql, (tx.tenant, status, by))
 }
 
 /// What the record shows of the fold, beside the status.

@@ -67,6 +67,9 @@ const INLINE_PAYLOAD_BYTES: usize = 4096;
 
 pub(crate) fn enqueue(tx: &Tx<'_>, arguments: EnqueueItem) -> Result<Created<WorkItem>> {
     let (key, created) = insert(tx, "", arguments)?;
+    if created {
+        tenants::may_create(tx)?;
+    }
     Ok(Created { record: by_key(tx, key)?, created })
 }
 
@@ -74,16 +77,18 @@ pub(crate) fn enqueue_many(tx: &Tx<'_>, arguments: EnqueueItems) -> Result<Vec<C
     let mut items = Vec::with_capacity(arguments.items.len());
     for (index, item) in arguments.items.into_iter().enumerate() {
         let (key, created) = insert(tx, &format!("items[{index}]."), item).map_err(|error| error.with("index", index))?;
+        if created {
+            tenants::may_create(tx)?;
+        }
         items.push(Created { record: by_key(tx, key)?, created });
     }
     Ok(items)
 }
 
 /// Inserts an item, or finds the one that the same call made before. Answers its key, and whether it is new. `path` names the
-/// arguments in errors.
+/// arguments in errors. Whether the tenant may create items is the caller's to ask: what follows from a settlement is part of it.
 pub(crate) fn insert(tx: &Tx<'_>, path: &str, mut arguments: EnqueueItem) -> Result<(i64, bool)> {
-    tx.document(&format!("{path}payload"), arguments.payload.as_ref())?;
-    check(path, &arguments)?;
+    check(tx, path, &arguments)?;
     // A set has no order, and how long a key counts says something of the call, not of the item: neither makes it another call.
     if let Some(requires) = &mut arguments.requires {
         requires.sort();
@@ -96,7 +101,6 @@ pub(crate) fn insert(tx: &Tx<'_>, path: &str, mut arguments: EnqueueItem) -> Res
     if let Some(known) = known(tx, queue, &arguments, unique_for, digest)? {
         return Ok((known, false));
     }
-    tenants::may_create(tx)?;
     let execution = match &arguments.execution_id {
         None => None,
         Some(id) => {
@@ -147,11 +151,11 @@ pub(crate) fn insert(tx: &Tx<'_>, path: &str, mut arguments: EnqueueItem) -> Res
     Ok((key, true))
 }
 
-fn is_inline(payload: &Json) -> bool {
+pub(super) fn is_inline(payload: &Json) -> bool {
     payload.as_str().len() <= INLINE_PAYLOAD_BYTES
 }
 
-fn store_apart(tx: &Tx<'_>, key: i64, payload: &Json) -> Result<()> {
+pub(super) fn store_apart(tx: &Tx<'_>, key: i64, payload: &Json) -> Result<()> {
     tx.execute_one("INSERT INTO item_payloads (item, payload) VALUES (?1, ?2)", (key, payload))
 }
 
@@ -162,7 +166,9 @@ pub(super) fn store_payload(tx: &Tx<'_>, key: i64, payload: &Json) -> Result<()>
     if is_inline(payload) { Ok(()) } else { store_apart(tx, key, payload) }
 }
 
-fn check(path: &str, arguments: &EnqueueItem) -> Result<()> {
+/// Refuses an item that could be enqueued at no time.
+pub(crate) fn check(tx: &Tx<'_>, path: &str, arguments: &EnqueueItem) -> Result<()> {
+    tx.document(&format!("{path}payload"), arguments.payload.as_ref())?;
     let refuse = |field: &str, rule: String| {
         let path = format!("{path}{field}");
         Err(Error::invalid(format!("{path} {rule}")).with("path", path))

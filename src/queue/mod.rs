@@ -3,6 +3,7 @@
 mod claim;
 mod dead_letters;
 mod enqueue;
+mod import;
 mod leases;
 mod limits;
 mod reclaim;
@@ -26,7 +27,8 @@ pub(crate) use claim::claim;
 pub use dead_letters::{DeadLetterId, ListDeadLetters, Redrive, Redriven};
 pub(crate) use dead_letters::{delete as delete_dead_letter, list as list_dead_letters, redrive};
 pub use enqueue::{EnqueueItem, EnqueueItems, UniqueFor};
-pub(crate) use enqueue::{enqueue, enqueue_many, insert as enqueue_named};
+pub(crate) use enqueue::{check as check_item, enqueue, enqueue_many, insert as enqueue_named};
+pub(crate) use import::{ImportedItem, digest_of, import};
 pub use leases::{ExpiredLease, ListExpiredLeases};
 pub(crate) use leases::{grace, list_expired};
 pub(crate) use reclaim::{cancel, cancel_waiting, end_leases_of_worker, ready_scheduled, reclaim_expired};
@@ -457,7 +459,7 @@ fn log(tx: &Tx<'_>, execution: &mut Option<Head>, events: Vec<NewEvent>) -> Resu
 }
 
 /// Checks a duration in milliseconds.
-fn check_ms(path: &str, given: Option<i64>, least: i64, most: i64) -> Result<()> {
+pub(crate) fn check_ms(path: &str, given: Option<i64>, least: i64, most: i64) -> Result<()> {
     match given {
         Some(ms) if !(least..=most).contains(&ms) => {
             Err(Error::invalid(format!("{path} must be {least} to {most} milliseconds, not {ms}")).with("path", path))
@@ -467,7 +469,7 @@ fn check_ms(path: &str, given: Option<i64>, least: i64, most: i64) -> Result<()>
 }
 
 /// The longest delay that can be asked for: ten years.
-const LONGEST_DELAY_MS: i64 = 10 * 366 * 24 * 60 * 60 * 1000;
+pub(crate) const LONGEST_DELAY_MS: i64 = 10 * 366 * 24 * 60 * 60 * 1000;
 
 /// The longest lease: a week.
 const LONGEST_LEASE_MS: i64 = 7 * 24 * 60 * 60 * 1000;

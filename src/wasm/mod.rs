@@ -1,6 +1,7 @@
 //! The door to JavaScript: one engine is one open store.
 
 mod pool;
+mod zones;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorCode, Result};
 use crate::operation::{Call, envelope};
 use crate::store::{Options, SCHEMA_VERSION, Store};
+
+pub(crate) use zones::HostZones;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -114,6 +117,17 @@ impl Engine {
         self.clock.set(now_ms);
         let calls: Vec<Call<'_>> = calls.chunks_exact(2).map(|pair| Call { operation: &pair[0], arguments: &pair[1] }).collect();
         self.store.call_many(&calls).into_iter().map(envelope).collect()
+    }
+
+    /// Imports a JamJet state database and answers the report as one JSON text: `{"ok": …}` or `{"error": …}`.
+    #[wasm_bindgen(js_name = importJamjet)]
+    pub fn import_jamjet(&self, bytes: &[u8], now_ms: Option<f64>) -> String {
+        self.clock.set(now_ms);
+        let report = self.store.import_jamjet(bytes);
+        envelope(report.and_then(|report| {
+            let text = serde_json::to_string(&report);
+            text.map_err(|error| Error::new(ErrorCode::Internal, format!("the report cannot be written as JSON: {error}")))
+        }))
     }
 
     /// Closes the database and gives back the OPFS handles. Closing twice is fine.

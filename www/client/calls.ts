@@ -21,22 +21,57 @@ export type Send = (operation: string, writes: boolean, args: Arguments, options
 
 type Arguments = Record<string, unknown>;
 
-/** The namespaces of the API: one method for each operation of the table. */
-export function buildOperations(send: Send): StoreOperations {
-  const api: Record<string, any> = {};
-  for (const [operation, shape] of Object.entries<OperationShape>(operations)) {
+/** An operation of a batch; made by the methods of `tx`. */
+export interface BatchCall<Result> {
+  readonly operation: string;
+  readonly arguments: Record<string, unknown>;
+  /** Only a type: what the batch answers for it. */
+  readonly result?: Result;
+}
+
+type InBatch<Member> = Member extends (...given: infer Given) => Promise<infer Result>
+  ? (...given: Given) => BatchCall<Result>
+  : Member extends (...given: never[]) => unknown
+    ? never
+    : { [Name in keyof Member]: InBatch<Member[Name]> };
+
+/** The same methods as a store's, for `batch`. */
+export type BatchOperations = InBatch<StoreOperations>;
+
+export type BatchResults<Calls extends readonly BatchCall<unknown>[]> = {
+  -readonly [Index in keyof Calls]: Calls[Index] extends BatchCall<infer Result> ? Result : never;
+};
+
+/** The namespaces of the API: one method for each operation of the table that `include` admits. */
+export function buildOperations(send: Send, include = (_operation: string) => true): StoreOperations {
+  return buildApi(include, (operation, shape) => {
     const run = async (given: unknown[], more?: Arguments): Promise<any> => {
       const { args, options } = readArguments(operation, shape, given);
       return await send(operation, shape.writes, { ...args, ...more }, options);
     };
-    const names = operation.split(".");
-    const method = names.pop()!;
-    const namespace = names.reduce((target, name) => (target[name] ??= {}), api);
-    namespace[method] = shape.list
+    return shape.list
       ? (...given: unknown[]) => new LazyList((cursor) => run(given, cursor === undefined ? undefined : { cursor }), operation)
       : (...given: unknown[]) => run(given);
+  }) as StoreOperations;
+}
+
+/** Methods that say what is to be done instead of doing it. */
+export const batchOperations = buildApi(
+  () => true,
+  (operation, shape) =>
+    (...given: unknown[]): BatchCall<unknown> => ({ operation, arguments: readArguments(operation, shape, given).args }),
+) as BatchOperations;
+
+function buildApi(include: (operation: string) => boolean, method: (operation: string, shape: OperationShape) => (...given: unknown[]) => unknown): object {
+  const api: Record<string, any> = {};
+  for (const [operation, shape] of Object.entries<OperationShape>(operations)) {
+    if (operation === "batch" || !include(operation)) continue;
+    const names = operation.split(".");
+    const last = names.pop()!;
+    const namespace = names.reduce((target, name) => (target[name] ??= {}), api);
+    namespace[last] = method(operation, shape);
   }
-  return api as StoreOperations;
+  return api;
 }
 
 /** First the subject, then an array or an object of arguments, last the options of the call. */

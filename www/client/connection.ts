@@ -100,10 +100,20 @@ export class Connection {
       // All calls of one turn of the page's code go together.
       if (this.#unsent.push(call) === 1) queueMicrotask(() => this.#flush());
     });
-    const { ok, error } = JSON.parse(answer) as { ok?: unknown; error?: unknown };
-    // Made here, where its stack leads to the caller.
-    if (error !== undefined) throw toRunkeepError(error);
-    return ok;
+    // Made an error here, where its stack leads to the caller.
+    return readAnswer(answer);
+  }
+
+  /** Imports a JamJet database. It may be repeated: what is there already is not imported again. */
+  async importJamjet(bytes: Uint8Array): Promise<unknown> {
+    if (this.#over) throw this.#over;
+    if (this.#transport === undefined || this.#transport.ended !== undefined) await this.open(reconnectAttempts);
+    const importJamjet = this.#transport?.importJamjet;
+    if (!importJamjet) throw new RunkeepError("unsupported", "This store's transport imports no databases.");
+    const answer = await importJamjet.call(this.#transport, bytes, this.#now?.()).catch((error) => {
+      throw this.#over ?? new RunkeepError("timeout", `outcome unknown: the store's host ended while it imported (${error.message}). Import again.`);
+    });
+    return readAnswer(answer);
   }
 
   /** Gives the storage back while the page is kept for the back button; the next call opens it again. */
@@ -223,6 +233,12 @@ export class Connection {
     }
     this.#watch(earliest);
   }
+}
+
+function readAnswer(answer: string): unknown {
+  const { ok, error } = JSON.parse(answer) as { ok?: unknown; error?: unknown };
+  if (error !== undefined) throw toRunkeepError(error);
+  return ok;
 }
 
 function intoMessages(calls: Call[]): Call[][] {

@@ -27,11 +27,27 @@ export const operations = {
   "executions.get": { subject: ["id"], writes: false },
   "executions.list": { subject: [], list: true, writes: false },
   "executions.setStatus": { subject: ["id"], writes: true },
+  "executions.recent": { subject: [], writes: false },
+  "executions.count": { subject: [], writes: false },
+  "executions.cancel": { subject: ["id"], writes: true },
+  "executions.setState": { subject: ["id"], writes: true },
+  "executions.patchState": { subject: ["id"], writes: true },
+  "executions.appendToState": { subject: ["id"], writes: true },
+  "executions.continueAsNew": { subject: ["id"], writes: true },
+  "executions.fork": { subject: ["id"], writes: true },
+  "executions.delete": { subject: ["id"], writes: true },
   "executions.materialize": { subject: ["id"], writes: false },
   "events.append": { subject: ["executionId"], writes: true },
   "events.appendMany": { subject: ["executionId"], array: "events", writes: true },
   "events.list": { subject: [], list: true, writes: false },
   "events.latestSequence": { subject: ["executionId"], writes: false },
+  "snapshots.latest": { subject: ["executionId"], writes: false },
+  "snapshots.list": { subject: [], list: true, writes: false },
+  "approvals.list": { subject: [], list: true, writes: false },
+  "approvals.resolve": { subject: [], writes: true },
+  "workflows.put": { subject: [], writes: true },
+  "workflows.get": { subject: ["id"], writes: false },
+  "workflows.list": { subject: [], list: true, writes: false },
   "queue.enqueue": { subject: [], writes: true },
   "queue.enqueueMany": { subject: [], array: "items", writes: true },
   "queue.claim": { subject: [], writes: true },
@@ -58,26 +74,62 @@ export const operations = {
   "workers.markDead": { subject: [], writes: true },
   "workers.history": { subject: [], list: true, writes: false },
   "workers.list": { subject: [], list: true, writes: false },
+  "timers.schedule": { subject: [], writes: true },
+  "timers.cancel": { subject: ["id"], writes: true },
+  "timers.get": { subject: ["id"], writes: false },
+  "timers.list": { subject: [], list: true, writes: false },
+  "cron.put": { subject: [], writes: true },
+  "cron.get": { subject: ["name"], writes: false },
+  "cron.list": { subject: [], list: true, writes: false },
+  "cron.delete": { subject: ["name"], writes: true },
+  "cron.trigger": { subject: ["name"], writes: true },
+  "tokens.create": { subject: [], writes: true },
+  "tokens.validate": { subject: ["token"], writes: true },
+  "tokens.revoke": { subject: ["id"], writes: true },
+  "tokens.list": { subject: [], list: true, writes: false },
+  "tenants.create": { subject: [], writes: true },
+  "tenants.get": { subject: ["id"], writes: false },
+  "tenants.list": { subject: [], list: true, writes: false },
+  "tenants.update": { subject: ["id"], writes: true },
   "retention.get": { subject: [], writes: false },
   "retention.set": { subject: [], writes: true },
+  "batch": { subject: [], array: "calls", writes: true },
   "sweep": { subject: [], writes: true },
 } as const satisfies Record<string, OperationShape>;
 
-export type AppendEvent = { executionId: Name, 
+export type AppendEvents = { executionId: Name, events: Array<EventInput>, expectedSequence?: number, };
+
+/** Appends a value to an array in the state, and makes the array where there is none. */
+export type AppendToState = { id: Name, key: string, 
 /**
- * A known type, or one of your own that begins with `x-`.
+ * Any JSON.
  */
-type: Name, data?: JsonInput, 
+value?: JsonInput, 
 /**
- * Made by the store unless given. The same id with the same arguments answers the event that exists.
- */
-id?: Name, 
-/**
- * Appends only if this is the log's last sequence; `conflict` otherwise.
+ * Makes the change only if this is the log's last sequence; `conflict` otherwise.
  */
 expectedSequence?: number, };
 
-export type AppendEvents = { executionId: Name, events: Array<EventInput>, expectedSequence?: number, };
+/** A question that a run waits for, or waited for. */
+export type Approval = { executionId: string, approvalId: string, nodeId: string, status: ApprovalStatus, toolName?: string, 
+/**
+ * Why a run was interrupted.
+ */
+reason?: string, 
+/**
+ * What there is to judge: `context` or `stateForReview` of the event that asked.
+ */
+context?: JsonValue, 
+/**
+ * Unix milliseconds; absent where a fork or a continuation brought the question along.
+ */
+requestedAt?: number, 
+/**
+ * Unix milliseconds.
+ */
+decidedAt?: number, userId?: string, comment?: string, payload?: JsonValue, };
+
+export type ApprovalStatus = "pending" | "approved" | "rejected";
 
 /** A delivery that did not complete. */
 export type Attempt = { attempt: number, fence: number, workerId: string, namespace: string, 
@@ -115,12 +167,26 @@ jitter?: number, };
 /** How the delay before the next attempt grows. */
 export type BackoffKind = "exponential" | "fixed" | "linear";
 
+export type Batch = { calls: Array<BatchCall>, };
+
+/** An operation and its arguments, one object. */
+export type BatchCall = { operation: string, arguments: JsonInput, };
+
 /** What the run has used so far. Tokens and costs are those of its `node_completed` events. */
 export type Budget = { inputTokens: number, outputTokens: number, 
 /**
  * US dollars.
  */
 costUsd: number, iterations: number, toolCalls: number, consecutiveErrors: number, circuitBreakerTripped: boolean, };
+
+export type CancelExecution = { id: Name, 
+/**
+ * Kept in the event.
+ */
+reason?: string, };
+
+/** What becomes of the times that passed while nobody swept. */
+export type CatchUp = "skip" | "once" | "all";
 
 /** A request for work. */
 export type ClaimItems = { workerId: Name, 
@@ -182,6 +248,19 @@ dropped: boolean, };
 /** Settings to change. What is left out stays, null clears. */
 export type ConfigureQueue = { name: Name, concurrency?: number | null, keyConcurrency?: number | null, rateLimit?: QueueRate | null, keyRateLimit?: QueueRate | null, maxAttempts?: number | null, backoff?: Backoff | null, };
 
+/** Ends the execution, and begins its next segment. */
+export type ContinueAsNew = { id: Name, 
+/**
+ * What the next segment begins with; the present state unless given.
+ */
+state?: JsonInput, 
+/**
+ * The first work item of the next segment; its executionId is filled in.
+ */
+enqueue?: EnqueueItem, };
+
+export type CountExecutions = { groupBy?: GroupBy, };
+
 /** A new execution. It starts `pending`. */
 export type CreateExecution = { 
 /**
@@ -193,6 +272,18 @@ id?: Name, workflowId: Name, workflowVersion?: Name,
  */
 input?: JsonInput, sessionType?: SessionType, parentId?: Name, tags?: Array<Name>, metadata?: JsonInput, };
 
+export type CreateTenant = { 
+/**
+ * Made by the store unless given.
+ */
+id?: Name, name?: Name, policy?: JsonInput, limits?: TenantLimits, };
+
+export type CreateToken = { name: Name, role: Role, 
+/**
+ * Unix milliseconds; never unless given.
+ */
+expiresAt?: number, };
+
 /** A record, and whether this call made it. */
 export type Created<T> = { 
 /**
@@ -200,10 +291,49 @@ export type Created<T> = {
  */
 created: boolean, } & T;
 
+export type CronItem = { queue: Name, nodeId: Name, 
+/**
+ * Any JSON; null unless given.
+ */
+payload?: JsonInput, };
+
+export type CronName = { name: Name, };
+
+/** A schedule by which executions begin. */
+export type CronSchedule = { name: string, expression: string, timezone: string, workflowId: string, workflowVersion?: string, input: JsonValue, 
+/**
+ * The first work item of each execution, as it was given.
+ */
+enqueue?: JsonValue, enabled: boolean, catchUp: CatchUp, 
+/**
+ * Unix milliseconds: when it comes due next, or has come due and not fired yet. Absent while it is disabled.
+ */
+nextAt?: number, 
+/**
+ * Unix milliseconds: when it fired last.
+ */
+lastAt?: number, 
+/**
+ * Why it could not fire; absent once it has fired again.
+ */
+lastError?: Problem, 
+/**
+ * Unix milliseconds.
+ */
+createdAt: number, 
+/**
+ * Unix milliseconds: when it was put last.
+ */
+updatedAt: number, };
+
 /** A row that cannot be read. */
 export type Damaged = { table: string, id: string, reason: string, };
 
 export type DeadLetterId = { id: Name, };
+
+export type Decision = "approved" | "rejected";
+
+export type DeleteExecution = { id: Name, };
 
 /** A new work item. */
 export type EnqueueItem = { 
@@ -267,19 +397,82 @@ export type EnqueuedItem = { id: string, created: boolean, };
 /** What went wrong, as a word that programs can act on. In JSON and in JavaScript each is the snake_case form of its name. */
 export type ErrorCode = "invalid_argument" | "not_found" | "conflict" | "invalid_transition" | "lease_lost" | "too_large" | "limit_exceeded" | "tenant_suspended" | "quota_exceeded" | "storage_unavailable" | "storage_lost" | "busy" | "timeout" | "schema_too_new" | "corrupt" | "closed" | "unsupported" | "nondeterminism" | "internal";
 
-/** One fact in the log of an execution. */
-export type Event = { id: string, executionId: string, 
-/**
- * 1, 2, 3 … per execution, without gaps.
- */
-sequence: number, type: string, data: JsonValue, 
-/**
- * Unix milliseconds.
- */
-createdAt: number, };
+/** Event types of your own, by declaration merging: `interface CustomEvents { "x-note": { text: string } }`. Once there are any, no others are accepted. */
+export interface CustomEvents {}
 
-/** An event of a list of them. */
-export type EventInput = { type: Name, data?: JsonInput, id?: Name, };
+/** What went wrong. */
+export type EventError = string | { message: string; code?: string; stack?: string };
+
+/** Where a result comes from. */
+export type Provenance = { modelId?: string; modelVersion?: string; confidence?: number; verified?: boolean; source?: string; trustDomain?: string; evidenceRefs?: string[] };
+
+type OwnEvents<J> = [keyof CustomEvents] extends [never] ? { [type: `x-${string}`]: J } : CustomEvents;
+type InputOf<Events> = { [T in keyof Events & string]: { type: T; data: Events[T]; id?: string } }[keyof Events & string];
+type RecordOf<Events> = { [T in keyof Events & string]: { id: string; executionId: string; sequence: number; type: T; data: Events[T]; createdAt: number } }[keyof Events & string];
+
+/** An event to append. */
+export type EventInput = InputOf<Omit<KnownEvents<JsonInput>, StoreEvents>> | InputOf<OwnEvents<JsonInput>>;
+
+/** One fact in the log of an execution. `sequence` is 1, 2, 3 … per execution, without gaps; `createdAt` Unix milliseconds. */
+export type Event = RecordOf<KnownEvents<JsonValue>> | RecordOf<OwnEvents<JsonValue>>;
+
+/** Types that only the store writes. */
+export type StoreEvents = "segment_boundary" | "execution_status_set" | "execution_state_set" | "execution_state_patched" | "execution_state_appended" | "execution_reconciled";
+
+/** The known event types and their data; `J` is what stands for any JSON. */
+export interface KnownEvents<J = JsonValue> {
+  workflow_started: { workflowId: string; workflowVersion: string; initialInput: J };
+  workflow_completed: { finalState?: J; output?: J };
+  workflow_failed: { error: EventError };
+  workflow_cancelled: { reason?: string };
+  node_scheduled: { nodeId: string; queueType: string };
+  node_started: { nodeId: string; workerId: string; attempt: number };
+  node_completed: { nodeId: string; output: J; statePatch: { [key: string]: J } | null; durationMs: number; genAiSystem?: string; genAiModel?: string; inputTokens?: number; outputTokens?: number; finishReason?: string; costUsd?: number; provenance?: Provenance; idempotencyKey?: string };
+  node_failed: { nodeId: string; error: EventError; attempt: number; retryable: boolean };
+  node_parked: { nodeId: string; attempt: number; retryAfter: number };
+  node_skipped: { nodeId: string; reason: string };
+  node_cancelled: { nodeId: string };
+  retry_scheduled: { nodeId: string; attempt: number; delayMs: number };
+  interrupt_raised: { nodeId: string; reason: string; stateForReview: J };
+  approval_received: { nodeId: string; approvalId?: string; userId?: string; decision: "approved" | "rejected"; comment?: string; statePatch?: { [key: string]: J } | null; payload?: J };
+  timer_created: { nodeId: string; fireAt: number; correlationKey?: string };
+  timer_fired: { nodeId: string; correlationKey?: string; lateByMs?: number };
+  external_event_received: { correlationKey: string; payload: J };
+  child_workflow_started: { nodeId: string; childExecutionId: string; childWorkflowId: string };
+  child_workflow_completed: { nodeId: string; childExecutionId: string; result: J };
+  child_workflow_failed: { nodeId: string; childExecutionId: string; error: EventError };
+  budget_exceeded: { nodeId: string; kind: string; limit: number; current: number };
+  token_budget_exceeded: { nodeId: string; kind: string; limit: number; current: number };
+  cost_budget_exceeded: { nodeId: string; limitUsd: number; currentUsd: number };
+  autonomy_limit_reached: { nodeId: string; agentRef: string; limitType: string; limitValue: J; actualValue: J };
+  circuit_breaker_tripped: { nodeId: string; agentRef: string; consecutiveErrors: number; threshold: number };
+  escalation_required: { nodeId: string; agentRef: string; reason: string; escalationTarget: J };
+  policy_violation: { nodeId: string; rule: J; decision: J; policyScope: J };
+  tool_approval_required: { nodeId: string; approvalId?: string; toolName: string; approver: J; context: J };
+  strategy_started: { strategy: J; config: J };
+  plan_generated: { steps: J };
+  iteration_started: { iteration: number };
+  tool_called: { nodeId: string; tool: J };
+  critic_verdict: { nodeId: string; score: number; passed: boolean; feedback?: J };
+  iteration_completed: { iteration: number; costDeltaUsd?: number; inputTokens: number; outputTokens: number };
+  strategy_limit_hit: { limitType: string; limitValue: J; actualValue: J };
+  strategy_completed: { iterations: number; totalCostUsd?: number };
+  coordinator_discovery: { nodeId: string; querySkills: J; queryTrustDomain?: J; candidates: J; filteredOut: J };
+  coordinator_scoring: { nodeId: string; rankings: J; spread: J; weights: J };
+  coordinator_decision: { nodeId: string; selected?: J; method: J; reasoning?: J; confidence: number; rejected: J; tiebreakerTokens?: number; tiebreakerCost?: number };
+  agent_tool_invoked: { nodeId: string; agentUri: string; mode: J; protocol: J; inputHash: string };
+  agent_tool_progress: { nodeId: string; chunkIndex: number; partialOutputSummary: string };
+  agent_tool_turn: { nodeId: string; turnNumber: number; direction: J; contentSummary: string; tokens: number; cost: number };
+  agent_tool_completed: { nodeId: string; output: J; provenance?: Provenance; totalCost: number; latencyMs: number; totalTurns?: number };
+  agent_tool_terminated: { nodeId: string; reason: string; chunksReceived: number; partialOutput?: J; cost: number };
+  agent_tool_failed: { nodeId: string; failureType: string; message: string; retryable: boolean };
+  segment_boundary: { segmentNumber: number; nextExecutionId: string };
+  execution_status_set: { from: string; to: string; reason?: string };
+  execution_state_set: { state: J };
+  execution_state_patched: { patch: { [key: string]: J } | null };
+  execution_state_appended: { key: string; value: J };
+  execution_reconciled: { status: string; state: J };
+}
 
 /** One run of a workflow or an agent. */
 export type Execution = { id: string, tenantId: string, workflowId: string, workflowVersion?: string, status: ExecutionStatus, input: JsonValue, 
@@ -315,6 +508,12 @@ updatedAt: number,
  * Unix milliseconds: when it ended.
  */
 completedAt?: number, };
+
+export type ExecutionCounts = { total: number, 
+/**
+ * By status, where that was asked for; a status without executions is left out.
+ */
+byStatus: { [status in ExecutionStatus]?: number }, };
 
 export type ExecutionId = { id: Name, };
 
@@ -359,7 +558,26 @@ runAt?: number,
  */
 late: boolean, };
 
+/** Begins an execution from a point in the log of another one. */
+export type ForkExecution = { id: Name, 
+/**
+ * The sequence up to which the log counts; the whole log unless given.
+ */
+at?: number, 
+/**
+ * The id of the new execution; made by the store unless given.
+ */
+newId?: Name, };
+
 export type GetRetention = Record<symbol, never>;
+
+export type GetWorkflow = { id: Name, 
+/**
+ * The one that was put first last, unless given.
+ */
+version?: Name, };
+
+export type GroupBy = "status";
 
 export type Heartbeat = { outcome: HeartbeatOutcome, 
 /**
@@ -395,6 +613,22 @@ export type ItemId = { id: Name, };
 export type ItemStatus = "scheduled" | "pending" | "claimed" | "completed" | "dead_lettered" | "cancelled";
 
 export type LatestSequence = { executionId: Name, };
+
+export type LatestSnapshot = { executionId: Name, };
+
+/** Which approvals to list; without members, all of them. */
+export type ListApprovals = { status?: ApprovalStatus, executionId?: Name, 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
+
+/** Which schedules to list. */
+export type ListCrons = { 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
 
 /** Which dead letters to list; without members, all of them. */
 export type ListDeadLetters = { queue?: Name, 
@@ -469,12 +703,47 @@ export type ListQueues = {
  */
 limit?: number, order?: Order, cursor?: string, };
 
+/** Of which execution to list the snapshots. */
+export type ListSnapshots = { executionId: Name, 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
+
+/** Which tenants to list. */
+export type ListTenants = { status?: TenantStatus, 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
+
+/** Which timers to list. */
+export type ListTimers = { executionId?: Name, status?: TimerStatus, 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
+
+/** Which tokens to list. */
+export type ListTokens = { 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
+
 /** Which live workers to list; without members, all of them. */
 export type ListWorkers = { 
 /**
  * All namespaces unless given.
  */
 namespace?: Name, pool?: Name, queue?: Name, capability?: Name, 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
+
+/** Which definitions to list; without members, all of them. */
+export type ListWorkflows = { id?: Name, 
 /**
  * 1 to 1000; 100 unless given.
  */
@@ -526,6 +795,13 @@ pendingApprovals: Array<PendingApproval>, lastSequence: number, };
 /** An id or a name: 1 to 256 bytes of UTF-8 without control characters. */
 export type Name = string;
 
+/** A new token. */
+export type NewToken = { 
+/**
+ * The secret. It is shown this once.
+ */
+token: string, info: TokenInfo, };
+
 /** The direction of a list. */
 export type Order = "asc" | "desc";
 
@@ -540,11 +816,64 @@ nextCursor: string | null,
  */
 damaged?: Array<Damaged>, };
 
+/** Merges a patch into the state (RFC 7396): null removes a key, an object merges, anything else replaces. */
+export type PatchState = { id: Name, 
+/**
+ * An object.
+ */
+patch: JsonInput, 
+/**
+ * Makes the change only if this is the log's last sequence; `conflict` otherwise.
+ */
+expectedSequence?: number, };
+
 export type PendingApproval = { approvalId: string, nodeId: string, toolName?: string, 
 /**
- * The event that asks.
+ * The event that asks; 0 where a fork or a continuation brought it along.
  */
 sequence: number, };
+
+/** Why something could not be done that was due: the code of an error, and its message. */
+export type Problem = { code: string, message: string, };
+
+/** A schedule. There is one under a name: putting it again changes it. */
+export type PutCron = { name: Name, 
+/**
+ * Five fields: minute, hour, day of the month, month, day of the week. Names, ranges, lists and steps are fine; a day of the
+ * month and a day of the week together mean either.
+ */
+expression: string, 
+/**
+ * An IANA name such as `Europe/Berlin`; `UTC` unless given.
+ */
+timezone?: string, workflowId: Name, workflowVersion?: Name, 
+/**
+ * The input of each execution: any JSON; null unless given.
+ */
+input?: JsonInput, 
+/**
+ * The first work item of each execution.
+ */
+enqueue?: CronItem, 
+/**
+ * Stays as it is unless given; true at first.
+ */
+enabled?: boolean, 
+/**
+ * `skip` unless given.
+ */
+catchUp?: CatchUp, };
+
+/** A definition. The same content again changes nothing; other content under the same id and version is `conflict`. */
+export type PutWorkflow = { id: Name, version: Name, 
+/**
+ * Any JSON.
+ */
+definition: JsonInput, 
+/**
+ * Puts other content in the place of what there is.
+ */
+replace?: boolean, };
 
 /** A queue and its settings. */
 export type QueueInfo = { name: string, paused: boolean, 
@@ -596,6 +925,20 @@ export type QueueStats = { counts: ItemCounts,
  * Unix milliseconds: since when the item that waits longest could be claimed.
  */
 oldestPendingAt?: number, };
+
+/** The rows that changed last, newest first. */
+export type Recent<T> = { items: Array<T>, 
+/**
+ * Rows among them that cannot be read.
+ */
+damaged?: Array<Damaged>, };
+
+/** Which executions changed last. */
+export type RecentExecutions = { 
+/**
+ * 1 to 200; 50 unless given.
+ */
+limit?: number, };
 
 /** Gives dead letters another life. */
 export type Redrive = { 
@@ -695,6 +1038,17 @@ cancelRequested: boolean,
  */
 late: boolean, };
 
+/** A decision. */
+export type ResolveApproval = { executionId: Name, approvalId: Name, decision: Decision, userId?: Name, comment?: string, 
+/**
+ * Merged into the state of the execution.
+ */
+statePatch?: JsonInput, 
+/**
+ * Any JSON.
+ */
+payload?: JsonInput, };
+
 /** Milliseconds for which finished things are kept; what has no time is kept for ever. */
 export type RetentionTimes = { 
 /**
@@ -714,11 +1068,47 @@ attemptsMs?: number, deadLettersMs?: number,
  */
 historyMs?: number, };
 
+export type Role = "operator" | "developer" | "reviewer" | "viewer";
+
+/** A new timer, with `fireAt` or `delayMs`. */
+export type ScheduleTimer = { 
+/**
+ * Made by the store unless given. The same id with the same arguments answers the timer that exists.
+ */
+id?: Name, executionId: Name, nodeId: Name, 
+/**
+ * Unix milliseconds. A time in the past fires with the next sweep.
+ */
+fireAt?: number, 
+/**
+ * Milliseconds from now.
+ */
+delayMs?: number, 
+/**
+ * Whatever the timer is to be known by; its events have it.
+ */
+correlationKey?: Name, 
+/**
+ * A work item to enqueue when it fires, for the timer's execution and node unless it names others.
+ */
+enqueue?: EnqueueItem, };
+
 /** What kind of session the execution is. The store keeps it and does nothing by it. */
 export type SessionType = "stateless" | "resumable" | "persistent_governed" | "ephemeral" | "approval_gated";
 
 /** Times to change. What is left out stays; null keeps for ever again. */
 export type SetRetention = { executionsMs?: number | null, itemsMs?: number | null, attemptsMs?: number | null, deadLettersMs?: number | null, historyMs?: number | null, };
+
+/** Puts another state in the place of the one there is. */
+export type SetState = { id: Name, 
+/**
+ * Any JSON.
+ */
+state: JsonInput, 
+/**
+ * Makes the change only if this is the log's last sequence; `conflict` otherwise.
+ */
+expectedSequence?: number, };
 
 /** A change of status by command. */
 export type SetStatus = { id: Name, status: ExecutionStatus, 
@@ -731,13 +1121,43 @@ reason?: string,
  */
 expectedStatus?: ExecutionStatus, };
 
+/** A fold that is kept. */
+export type Snapshot = { executionId: string, 
+/**
+ * The last event that counts in it.
+ */
+sequence: number, 
+/**
+ * Unix milliseconds.
+ */
+createdAt: number, 
+/**
+ * Its size as JSON text.
+ */
+bytes: number, };
+
+/** That a state was changed. The state itself may be large: ask for it with `get`. */
+export type StateChanged = { 
+/**
+ * The sequence of the event that says so.
+ */
+lastSequence: number, status: ExecutionStatus, };
+
 /** Of what to answer the counts; without members, of all queues. */
 export type StatsOf = { queue?: Name, executionId?: Name, };
 
-export type SweepError = { part: string, code: string, message: string, };
+export type SweepError = { part: string, 
+/**
+ * Which timer, or the name of which schedule.
+ */
+id?: string, code: string, message: string, };
 
 /** What a sweep did. */
-export type SweepReport = { leasesRetried: number, leasesDeadLettered: number, leasesCancelled: number, workersExpired: number, itemsReadied: number, 
+export type SweepReport = { leasesRetried: number, leasesDeadLettered: number, leasesCancelled: number, workersExpired: number, timersFired: number, 
+/**
+ * Executions that cron schedules began.
+ */
+cronsFired: number, itemsReadied: number, 
 /**
  * Finished things that retention let go.
  */
@@ -751,7 +1171,7 @@ suspendedMs: number, durationMs: number,
  */
 more: boolean, 
 /**
- * Parts that failed. The others were done.
+ * What failed: parts, or single timers and schedules. The others were done.
  */
 errors: Array<SweepError>, };
 
@@ -766,8 +1186,103 @@ limit?: number,
  */
 intervalMs?: number, };
 
+export type Tenant = { id: string, name?: string, status: TenantStatus, 
+/**
+ * The caller's own; the store keeps it.
+ */
+policy?: JsonValue, limits: TenantLimits, 
+/**
+ * Unix milliseconds.
+ */
+createdAt: number, 
+/**
+ * Unix milliseconds.
+ */
+updatedAt: number, };
+
+export type TenantId = { id: Name, };
+
+/** What a tenant may have at most. A limit that is reached refuses what would begin something, never what records. */
+export type TenantLimits = { 
+/**
+ * Executions that have not ended.
+ */
+maxConcurrentExecutions?: number, 
+/**
+ * Workflows, whatever their versions.
+ */
+maxWorkflows?: number, 
+/**
+ * Input and output tokens in one UTC month.
+ */
+maxTokensPerMonth?: number, 
+/**
+ * US dollars in one UTC month.
+ */
+maxCostPerMonthUsd?: number, };
+
+export type TenantStatus = "active" | "suspended" | "archived";
+
+/** Something that happens to an execution at a time. */
+export type Timer = { id: string, executionId: string, nodeId: string, correlationKey?: string, status: TimerStatus, 
+/**
+ * Unix milliseconds.
+ */
+fireAt: number, 
+/**
+ * The work item that it enqueues, as it was given.
+ */
+enqueue?: JsonValue, 
+/**
+ * Unix milliseconds.
+ */
+createdAt: number, 
+/**
+ * Unix milliseconds.
+ */
+firedAt?: number, 
+/**
+ * How long after `fireAt` it fired.
+ */
+lateByMs?: number, error?: Problem, };
+
+export type TimerId = { id: Name, };
+
+/** Where a timer stands. Nothing leaves the last three. */
+export type TimerStatus = "pending" | "fired" | "cancelled" | "failed";
+
+export type TokenId = { id: Name, };
+
+/** What there is to know of a token, without the secret itself. */
+export type TokenInfo = { id: string, tenantId: string, name: string, role: Role, 
+/**
+ * Unix milliseconds.
+ */
+createdAt: number, 
+/**
+ * Unix milliseconds.
+ */
+expiresAt?: number, 
+/**
+ * Unix milliseconds.
+ */
+revokedAt?: number, 
+/**
+ * Unix milliseconds, to the minute.
+ */
+lastUsedAt?: number, };
+
 /** For how long an idempotency key names its item. */
 export type UniqueFor = "unfinished" | "ever";
+
+/** What to change. What is left out stays, null clears. */
+export type UpdateTenant = { id: Name, name?: Name | null, status?: TenantStatus, policy?: JsonInput | null, 
+/**
+ * Takes the place of all limits.
+ */
+limits?: TenantLimits | null, };
+
+export type ValidateToken = { token: string, };
 
 /** A unit of work. */
 export type WorkItem = { id: string, tenantId: string, executionId?: string, nodeId?: string, queue: string, payload: JsonValue, priority: number, 
@@ -852,6 +1367,16 @@ namespace?: Name,
  */
 load?: number, };
 
+export type Workflow = { id: string, version: string, definition: JsonValue, 
+/**
+ * Unix milliseconds.
+ */
+createdAt: number, 
+/**
+ * Unix milliseconds.
+ */
+updatedAt: number, };
+
 export interface Executions {
   /** Creates an execution; it starts `pending`. */
   create(input: CreateExecution, options?: CallOptions): Promise<Created<Execution>>;
@@ -861,19 +1386,60 @@ export interface Executions {
   list(input?: ListExecutions, options?: CallOptions): List<Execution>;
   /** Changes the status by command, where the table of transitions allows it; `invalid_transition` otherwise. Entering a terminal status cancels the execution's waiting items. */
   setStatus(id: string, input: Omit<SetStatus, "id" | "expectedStatus">, options?: CallOptions & Pick<SetStatus, "expectedStatus">): Promise<Execution>;
+  /** The executions that changed last, newest first: what a sidebar shows. */
+  recent(input?: RecentExecutions, options?: CallOptions): Promise<Recent<Execution>>;
+  /** Counts executions, by status where that is asked for. Costs the same however many there are. */
+  count(input?: CountExecutions, options?: CallOptions): Promise<ExecutionCounts>;
+  /** Cancels an execution that has not ended, and its waiting items. */
+  cancel(id: string, input?: Omit<CancelExecution, "id">, options?: CallOptions): Promise<Execution>;
+  /** Puts another state in the place of the one there is; `invalid_transition` once the execution has ended. */
+  setState(id: string, input: Omit<SetState, "id" | "expectedSequence">, options?: CallOptions & Pick<SetState, "expectedSequence">): Promise<StateChanged>;
+  /** Merges a patch into the state (RFC 7396); `invalid_transition` once the execution has ended. */
+  patchState(id: string, input: Omit<PatchState, "id" | "expectedSequence">, options?: CallOptions & Pick<PatchState, "expectedSequence">): Promise<StateChanged>;
+  /** Appends a value to an array of the state, which is made where there is none; `conflict` where the key holds something else. */
+  appendToState(id: string, input: Omit<AppendToState, "id" | "expectedSequence">, options?: CallOptions & Pick<AppendToState, "expectedSequence">): Promise<StateChanged>;
+  /** Ends the execution `completed`, and begins its next segment with a state and a first work item, in one transaction. Asked twice, it answers the same segment. */
+  continueAsNew(id: string, input?: Omit<ContinueAsNew, "id">, options?: CallOptions): Promise<Created<Execution>>;
+  /** Begins an execution whose past is this one's log up to a sequence. */
+  fork(id: string, input?: Omit<ForkExecution, "id" | "at">, options?: CallOptions & Pick<ForkExecution, "at">): Promise<Created<Execution>>;
+  /** Deletes an execution with its log, items, timers and snapshots. Its children stay. */
+  delete(id: string, options?: CallOptions): Promise<null>;
   /** The fold of the log: status, state, nodes, budget and open approvals, now or as of a sequence. */
   materialize(id: string, options?: CallOptions & Pick<Materialize, "at">): Promise<Materialized>;
 }
 
 export interface Events {
   /** Appends one event, and brings the execution up to it in the same transaction. */
-  append(executionId: string, input: Omit<AppendEvent, "executionId" | "expectedSequence">, options?: CallOptions & Pick<AppendEvent, "expectedSequence">): Promise<Created<Event>>;
+  append(executionId: string, event: EventInput, options?: CallOptions & Pick<AppendEvents, "expectedSequence">): Promise<Created<Event>>;
   /** Appends several events, all or none. */
   appendMany(executionId: string, events: AppendEvents["events"], options?: CallOptions & Pick<AppendEvents, "expectedSequence">): Promise<Array<Created<Event>>>;
   /** Lists the events of an execution in the order of their sequence. */
   list(input: ListEvents, options?: CallOptions): List<Event>;
   /** The sequence of the newest event; 0 without any. */
   latestSequence(executionId: string, options?: CallOptions): Promise<number>;
+}
+
+export interface Snapshots {
+  /** The newest snapshot of an execution, or null. */
+  latest(executionId: string, options?: CallOptions): Promise<Snapshot | null>;
+  /** Lists the snapshots of an execution in the order of their sequence. */
+  list(input: ListSnapshots, options?: CallOptions): List<Snapshot>;
+}
+
+export interface Approvals {
+  /** Lists approvals across executions in the order in which they were asked for. */
+  list(input?: ListApprovals, options?: CallOptions): List<Approval>;
+  /** Decides an approval. The first decision counts; a second is `conflict`. */
+  resolve(input: ResolveApproval, options?: CallOptions): Promise<Approval>;
+}
+
+export interface Workflows {
+  /** Stores a definition under an id and a version. The same content again changes nothing; other content is `conflict`, unless `replace` is true. */
+  put(input: PutWorkflow, options?: CallOptions): Promise<Created<Workflow>>;
+  /** A definition, or null: of a version, or the newest. */
+  get(id: string, input?: Omit<GetWorkflow, "id">, options?: CallOptions): Promise<Workflow | null>;
+  /** Lists definitions in the order in which they were first put. */
+  list(input?: ListWorkflows, options?: CallOptions): List<Workflow>;
 }
 
 export interface Queue {
@@ -943,6 +1509,52 @@ export interface Workers {
   list(input?: ListWorkers, options?: CallOptions): List<Worker>;
 }
 
+export interface Timers {
+  /** Schedules a timer, and appends `timer_created`. Once it is due, the sweep appends `timer_fired` and enqueues its work item, in one transaction and once. `invalid_transition` where the execution has ended. */
+  schedule(input: ScheduleTimer, options?: CallOptions): Promise<Created<Timer>>;
+  /** Cancels a timer that has not fired; `invalid_transition` once it has. */
+  cancel(id: string, options?: CallOptions): Promise<Timer>;
+  /** The timer, or null. */
+  get(id: string, options?: CallOptions): Promise<Timer | null>;
+  /** Lists timers in the order in which they were scheduled. */
+  list(input?: ListTimers, options?: CallOptions): List<Timer>;
+}
+
+export interface Cron {
+  /** Puts a schedule under a name, or changes the one that is there. Each time it comes due, the sweep begins an execution and enqueues its first work item, in one transaction and once; the execution's metadata is `{cron, dueAt}`. An expression, time zone and enabled that stay the same leave standing when it comes due. */
+  put(input: PutCron, options?: CallOptions): Promise<Created<CronSchedule>>;
+  /** The schedule, or null. */
+  get(name: string, options?: CallOptions): Promise<CronSchedule | null>;
+  /** Lists schedules in the order in which they were first put. */
+  list(input?: ListCrons, options?: CallOptions): List<CronSchedule>;
+  /** Deletes a schedule. The executions that it began stay. */
+  delete(name: string, options?: CallOptions): Promise<null>;
+  /** Fires a schedule now, also one that is disabled, and answers the execution. When it comes due next does not change. */
+  trigger(name: string, options?: CallOptions): Promise<Execution>;
+}
+
+export interface Tokens {
+  /** Makes a token. The secret is in this answer only; the store keeps its digest. */
+  create(input: CreateToken, options?: CallOptions): Promise<NewToken>;
+  /** What a token stands for, or null where it is unknown, expired or revoked. On the plain store, of any tenant. */
+  validate(token: string, options?: CallOptions): Promise<TokenInfo | null>;
+  /** Ends a token. */
+  revoke(id: string, options?: CallOptions): Promise<TokenInfo>;
+  /** Lists tokens in the order in which they were made. */
+  list(input?: ListTokens, options?: CallOptions): List<TokenInfo>;
+}
+
+export interface Tenants {
+  /** Creates a tenant. */
+  create(input: CreateTenant, options?: CallOptions): Promise<Created<Tenant>>;
+  /** The tenant, or null. */
+  get(id: string, options?: CallOptions): Promise<Tenant | null>;
+  /** Lists tenants in the order in which they were made. */
+  list(input?: ListTenants, options?: CallOptions): List<Tenant>;
+  /** Changes what is named: status, name, policy, limits. */
+  update(id: string, input: Omit<UpdateTenant, "id">, options?: CallOptions): Promise<Tenant>;
+}
+
 export interface Retention {
   /** The times that are set. */
   get(options?: CallOptions): Promise<RetentionTimes>;
@@ -954,12 +1566,21 @@ export interface Retention {
 export interface StoreOperations {
   readonly executions: Executions;
   readonly events: Events;
+  readonly snapshots: Snapshots;
+  readonly approvals: Approvals;
+  readonly workflows: Workflows;
   readonly queue: Queue;
   readonly queues: Queues;
   readonly deadLetters: DeadLetters;
   readonly leases: Leases;
   readonly workers: Workers;
+  readonly timers: Timers;
+  readonly cron: Cron;
+  readonly tokens: Tokens;
+  readonly tenants: Tenants;
   readonly retention: Retention;
-  /** Does what time brings: ends expired leases, removes lapsed workers, makes due items claimable. Call it regularly. */
+  /** Runs operations that change something in one transaction: all or none. The error of one names its index in `details.index`. */
+  batch(calls: Batch["calls"], options?: CallOptions): Promise<Array<JsonValue>>;
+  /** Does what time brings: fires due timers and schedules, ends expired leases, removes lapsed workers, makes due items claimable. Call it regularly. */
   sweep(input?: SweepRequest, options?: CallOptions): Promise<SweepReport>;
 }

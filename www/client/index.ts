@@ -1,4 +1,4 @@
-export type { CallOptions, List } from "./calls.js";
+export type { BatchCall, BatchOperations, BatchResults, CallOptions, List } from "./calls.js";
 export { isRunkeepError, RunkeepError } from "./errors.js";
 export type * from "./generated.js";
-export { openStore, type OpenOptions, type Store, type StoreInfo } from "./open.js";
+export { openStore, type OpenOptions, type Store, type StoreInfo, type TenantStore } from "./open.js";

@@ -1,11 +1,21 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 // Stores as their users hold them. Within one page all handles of one name share one connection.
 import type { BootOptions, HostInfo, Transport } from "../host/protocol.js";
-import { buildOperations, describe, isDuration, type Send } from "./calls.js";
+import {
+  batchOperations,
+  buildOperations,
+  describe,
+  isDuration,
+  type BatchCall,
+  type BatchOperations,
+  type BatchResults,
+  type CallOptions,
+  type Send,
+} from "./calls.js";
 import { Connection, type Connect } from "./connection.js";
 import { encode } from "./encode.js";
 import { invalid, RunkeepError } from "./errors.js";
-import type { StoreOperations } from "./generated.js";
+import type { ImportReport, StoreOperations } from "./generated.js";
 import { Sweeper } from "./sweeper.js";
 import { startWorker } from "./worker.js";
 
@@ -42,7 +52,27 @@ export interface StoreInfo {
   quota?: number;
 }
 
-export interface Store extends StoreOperations {
+/** The operations of one tenant, without what concerns the whole store. */
+export interface TenantStore extends Omit<StoreOperations, "batch" | "sweep" | "tenants"> {
+  /**
+   * Runs operations that change something in one transaction: all or none. One failure undoes all, and `details.index` names it.
+   * `store.batch((tx) => [tx.queue.enqueue(…), tx.events.append(…)])` answers their results in order.
+   */
+  batch<const Calls extends readonly BatchCall<unknown>[]>(build: (tx: BatchOperations) => Calls, options?: CallOptions): Promise<BatchResults<Calls>>;
+}
+
+export interface Imports {
+  /**
+   * Imports a JamJet state database: definitions, executions, events, snapshots, work items, dead letters, tenants, token digests. Importing
+   * it again adds nothing. What cannot be read is in the report, with its table and id; the rest is imported.
+   */
+  jamjet(database: Blob | ArrayBuffer | Uint8Array): Promise<ImportReport>;
+}
+
+export interface Store extends TenantStore, Omit<StoreOperations, "batch"> {
+  /** The same store, bound to one tenant: nothing of another's can be read, changed, counted, claimed or found to exist. */
+  forTenant(id: string): TenantStore;
+  readonly imports: Imports;
   info(): Promise<StoreInfo>;
   /** Asks the browser to keep this origin's storage under pressure. Answers whether it does. */
   persist(): Promise<boolean>;
@@ -127,14 +157,34 @@ export async function openWith(settings: Settings): Promise<Store> {
   const { connection, release } = await share(settings);
   let closing: Promise<void> | undefined;
 
-  const send: Send = async (operation, writes, args, { signal, timeoutMs }) => {
-    if (closing) throw closed(name);
-    const waitMs = operation === "queue.claim" && isDuration(args.waitMs) ? args.waitMs : 0;
-    return await connection.call(operation, encode(args), { writes, signal, waitMs, timeoutMs: timeoutMs || settings.timeoutMs });
-  };
+  const sendAs =
+    (tenant: string): Send =>
+    async (operation, writes, args, { signal, timeoutMs }) => {
+      if (closing) throw closed(name);
+      const waitMs = operation === "queue.claim" && isDuration(args.waitMs) ? args.waitMs : 0;
+      return await connection.call(operation + tenant, encode(args), { writes, signal, waitMs, timeoutMs: timeoutMs || settings.timeoutMs });
+    };
+  const operationsOf = (send: Send, include?: (operation: string) => boolean) => ({
+    ...buildOperations(send, include),
+    async batch(build: (tx: BatchOperations) => readonly BatchCall<unknown>[], options: CallOptions = {}) {
+      const calls = build(batchOperations);
+      if (!Array.isArray(calls)) throw invalid(`batch: the function answers an array of calls of tx; got ${describe(calls)}.`);
+      return await send("batch", true, { calls }, options);
+    },
+  });
   const close = () => (closing ??= release());
   const store = {
-    ...buildOperations(send),
+    ...operationsOf(sendAs("")),
+    forTenant(id: string) {
+      checkName(id);
+      return operationsOf(sendAs(`@${id}`), (operation) => operation !== "sweep" && !operation.startsWith("tenants."));
+    },
+    imports: {
+      async jamjet(database: unknown) {
+        if (closing) throw closed(name);
+        return await connection.importJamjet(await toBytes("imports.jamjet", database));
+      },
+    },
     async info(): Promise<StoreInfo> {
       if (closing) throw closed(name);
       // A transport of one's own may tell nothing about itself.
@@ -148,9 +198,16 @@ export async function openWith(settings: Settings): Promise<Store> {
       return connection.info?.storage === "opfs" && (await navigator.storage.persist?.()) === true;
     },
     close,
-  } as Store;
+  } as unknown as Store;
   if (Symbol.asyncDispose) store[Symbol.asyncDispose] = close;
   return store;
+}
+
+async function toBytes(where: string, given: unknown): Promise<Uint8Array> {
+  if (given instanceof Uint8Array) return given;
+  if (given instanceof ArrayBuffer) return new Uint8Array(given);
+  if (typeof Blob === "function" && given instanceof Blob) return new Uint8Array(await given.arrayBuffer());
+  throw invalid(`${where}: expected a Blob, an ArrayBuffer or a Uint8Array, got ${describe(given)}.`);
 }
 
 interface Shared {

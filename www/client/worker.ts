@@ -83,6 +83,16 @@ class WorkerTransport implements Transport {
     });
   }
 
+  async importJamjet(bytes: Uint8Array, nowMs?: number): Promise<string> {
+    const answers = await new Promise<string[]>((resolve, reject) => {
+      if (this.ended !== undefined) return reject(new Error(this.ended));
+      const id = ++this.#lastId;
+      this.#sent.set(id, { resolve, reject });
+      this.#post({ type: "importJamjet", id, bytes, nowMs });
+    });
+    return answers[0]!;
+  }
+
   close(): Promise<void> {
     return new Promise((resolve) => {
       if (this.#terminated) return resolve();

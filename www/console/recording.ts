@@ -116,8 +116,8 @@ async function appendEntries(
   let chunkBytes = 0;
   let count = 0;
 
-  const add = (type: string, data: unknown, bytes: number) => {
-    chunk.push({ id: `${id}/${count++}`, type, data });
+  const add = (event: EventInput, bytes: number) => {
+    chunk.push({ ...event, id: `${id}/${count++}` });
     chunkBytes += bytes;
   };
   const flush = async () => {
@@ -129,21 +129,21 @@ async function appendEntries(
     chunkBytes = 0;
   };
 
-  add("workflow_started", { workflowId: RECORDING, workflowVersion: "1", initialInput: { format } }, 0);
+  add({ type: "workflow_started", data: { workflowId: RECORDING, workflowVersion: "1", initialInput: { format } } }, 0);
   for await (const entry of entries) {
     if (entry.type === "step") {
       const { line, kind, record, bytes } = entry;
       if (chunk.length >= CHUNK.events || chunkBytes + bytes > CHUNK.bytes) await flush();
       const recorded: RecordedStep = { step: ++summary.steps, line, kind, record };
-      add("x-record", recorded, bytes);
+      add({ type: "x-record", data: recorded }, bytes);
     } else if (entry.type !== "format") {
       if (chunk.length >= CHUNK.events) await flush();
       if (entry.type === "rejected") summary.rejected++;
       else summary.remarks++;
-      add(`x-${entry.type}`, { line: entry.line, reason: entry.reason }, 100);
+      add({ type: `x-${entry.type}`, data: { line: entry.line, reason: entry.reason } }, 100);
     }
   }
-  add("workflow_completed", { output: summary }, 0);
+  add({ type: "workflow_completed", data: { output: summary } }, 0);
   await flush();
   return summary;
 }

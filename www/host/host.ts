@@ -4,6 +4,7 @@ import { groupLimit, sharedNow, waitingLimit, type ErrorData } from "./protocol.
 /** The part of the WebAssembly engine that a host drives. */
 export interface Engine {
   run(calls: string[], nowMs?: number): string[];
+  importJamjet(bytes: Uint8Array, nowMs?: number): string;
   close(): void;
 }
 
@@ -64,6 +65,19 @@ export class Host {
       message.waitUntil = undefined;
       if (this.#parked.delete(message)) answerAll(message, nothing);
     };
+  }
+
+  /** Imports a JamJet database, in a series of transactions. What has been sent before runs before it. */
+  importJamjet(bytes: Uint8Array, nowMs?: number): string {
+    while (this.#waiting.length > 0) this.#runGroup();
+    if (this.#crashed !== undefined) return crash(this.#crashed);
+    try {
+      return this.#engine.importJamjet(bytes, nowMs);
+    } catch (trap) {
+      this.#crashed = String(trap);
+      this.#onCrash(this.#crashed);
+      return crash(this.#crashed);
+    }
   }
 
   /** Runs what waits, then closes the database. */

@@ -24,6 +24,7 @@ export async function startInline(options: BootOptions): Promise<Transport> {
         const withdraw = host.submit(calls, nowMs, deadlines, resolve, wait?.ms);
         wait?.signal?.addEventListener("abort", withdraw);
       }),
+    importJamjet: async (bytes, nowMs) => host.importJamjet(bytes, nowMs),
     close: async () => host.close(),
   };
 }

@@ -29,6 +29,8 @@ export interface Transport {
    * per call; a call that was not begun by then need not be run. `wait` is for a message of one claim that finds nothing.
    */
   send(calls: string[], nowMs?: number, deadlines?: number[], wait?: Wait): Promise<string[]>;
+  /** Imports a JamJet database; answers one JSON text as `send` does. Bytes travel beside the text, not in it. */
+  importJamjet?(bytes: Uint8Array, nowMs?: number): Promise<string>;
   /** Answers what was sent, then gives the storage back. */
   close(): Promise<void>;
 }
@@ -50,6 +52,7 @@ export type ToHost =
   /** `alive` names a Web Lock that the worker holds as long as it lives. */
   | { type: "boot"; options: BootOptions; alive: string }
   | { type: "calls"; id: number; calls: string[]; nowMs: number | undefined; deadlines: number[] | undefined; waitMs: number | undefined }
+  | { type: "importJamjet"; id: number; bytes: Uint8Array; nowMs: number | undefined }
   /** Nobody waits for the answer to that message any more. */
   | { type: "withdraw"; id: number }
   | { type: "close" };

@@ -25,6 +25,8 @@ self.onmessage = ({ data }: MessageEvent<ToHost>) => {
     // An answer is given later, except by a host that refuses; then there is nothing to withdraw.
     const withdraw = host.submit(calls, nowMs, deadlines, answer, waitMs);
     if (waitMs !== undefined) withdrawals.set(id, withdraw);
+  } else if (data.type === "importJamjet") {
+    post({ type: "answers", id: data.id, answers: [host.importJamjet(data.bytes, data.nowMs)] });
   } else if (data.type === "withdraw") {
     withdrawals.get(data.id)?.();
   } else {
