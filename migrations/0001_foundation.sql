@@ -8,7 +8,10 @@ PRAGMA application_id = 0x726e6b70;
 CREATE TABLE tenants (
     number     INTEGER PRIMARY KEY CHECK (number BETWEEN 1 AND 4194303),
     id         TEXT    NOT NULL UNIQUE,
-    created_at INTEGER NOT NULL
+    created_at INTEGER NOT NULL,
+    -- The largest fence of any work item that was deleted: an item that is given the id of such a one goes on from there, so that
+    -- those who still hold an old fence cannot settle it.
+    past_fence INTEGER NOT NULL DEFAULT 0 CHECK (past_fence >= 0)
 ) STRICT;
 
 -- Narrow on purpose: each event appended rewrites this row. What is written once or seldom is in the two tables below.

@@ -11,6 +11,7 @@ use std::path::Path;
 use common::{Folder, START, clock, options};
 use runkeep::{ManualClock, OPERATIONS, Store};
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 use serde_json::{Value, json};
 
 /// Operations whose cost must not depend on how much is stored: none of their statements may be among [`EXCEPTIONS`]. The sweep's
@@ -557,6 +558,8 @@ fn database(folder: &Folder) -> Connection {
     let path = folder.file("store.db");
     Store::open(&path).unwrap().close().unwrap();
     let database = Connection::open(path).unwrap();
+    // As the store does.
+    database.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).unwrap();
     database.execute_batch(&format!("BEGIN; {ROWS} COMMIT;")).unwrap();
     database
 }
@@ -658,7 +661,7 @@ fn every_statement_searches_by_an_index() {
 }
 
 const MORE_TENANTS: &str = "
-    WITH RECURSIVE n (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n LIMIT 1000) INSERT INTO tenants SELECT n, 'tenant-' || n, 0 FROM n;
+    WITH RECURSIVE n (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n LIMIT 1000) INSERT INTO tenants (number, id, created_at) SELECT n, 'tenant-' || n, 0 FROM n;
     ANALYZE";
 
 /// An index costs each write something. What no statement uses, and keeps nothing unique, has to go.

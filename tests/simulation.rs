@@ -6,7 +6,7 @@
 //! RUNKEEP_SIM_FIRST_SEED=17 RUNKEEP_SIM_SEEDS=1 cargo test --features development --test simulation
 //! ```
 //!
-//! `RUNKEEP_SIM_SEEDS` and `RUNKEEP_SIM_STEPS` make longer runs.
+//! `RUNKEEP_SIM_SEEDS` and `RUNKEEP_SIM_STEPS` make longer runs, `RUNKEEP_SIM_SHOW` shows more operations.
 
 mod common;
 #[path = "simulation/actors.rs"]
@@ -30,6 +30,9 @@ use world::{Failure, World};
 const SEEDS: u64 = 200;
 const STEPS: u64 = 2_000;
 
+/// How many of the last operations are shown of a seed that fails.
+const SHOW: u64 = 30;
+
 /// After how many steps everything is looked at, where nothing is known to be wrong.
 const LOOK_EVERY: usize = 25;
 
@@ -41,7 +44,7 @@ type Seen = BTreeMap<&'static str, u64>;
 
 /// Runs one seed. Answers what it reached.
 fn run(seed: u64, steps: usize, look_every: usize) -> Result<Seen, Failure> {
-    let mut world = World::new(seed);
+    let mut world = World::new(seed, setting("RUNKEEP_SIM_SHOW", SHOW) as usize);
     let outcome = catch_unwind(AssertUnwindSafe(|| world.run(steps, look_every)));
     outcome.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();

@@ -6,6 +6,8 @@
 //! the first ones in claim order. `rebalance` restores this after every change to a key's items. What counts as running is the claimed
 //! rows themselves, so no path can leak a slot.
 
+use std::cmp::Reverse;
+
 use serde::Serialize;
 
 use super::claim::classes;
@@ -168,6 +170,10 @@ impl Settings {
 
     /// How many more items of a concurrency key may run now.
     pub(super) fn room_of_key(&self, tx: &Tx<'_>, concurrency_key: &str) -> Result<i64> {
+        self.room_in(tx, concurrency_key, &KeyState::find(tx, self.key, concurrency_key)?)
+    }
+
+    fn room_in(&self, tx: &Tx<'_>, concurrency_key: &str, state: &KeyState) -> Result<i64> {
         let mut room = i64::MAX;
         if let Some(limit) = self.key_concurrency {
             let claimed = tx.row(
@@ -177,7 +183,6 @@ impl Settings {
             )?;
             room = room.min(limit - claimed.unwrap_or(0));
         }
-        let state = KeyState::find(tx, self.key, concurrency_key)?;
         if state.held_until.is_some_and(|until| until > tx.now) {
             return Ok(0);
         }
@@ -192,6 +197,8 @@ impl Settings {
 struct KeyState {
     held_until: Option<i64>,
     bucket: Bucket,
+    /// Whether there is a row of it: without one, time brings the key nothing.
+    remembered: bool,
 }
 
 impl KeyState {
@@ -202,10 +209,10 @@ impl KeyState {
             |row| {
                 let columns = Columns::new(row, "queue_keys", concurrency_key);
                 let bucket = Bucket { parts: columns.get(1)?, at: columns.get(2)? };
-                Ok(Self { held_until: columns.get(0)?, bucket })
+                Ok(Self { held_until: columns.get(0)?, bucket, remembered: true })
             },
         )?;
-        Ok(found.unwrap_or(Self { held_until: None, bucket: Bucket::FULL }))
+        Ok(found.unwrap_or(Self { held_until: None, bucket: Bucket::FULL, remembered: false }))
     }
 
     /// Writes the state, with the time at which it next lets something through; or removes it where it holds nothing back.
@@ -257,7 +264,8 @@ pub(super) fn changed(tx: &Tx<'_>, queue: i64, concurrency_key: Option<&str>) ->
 
 /// Lets the first items of a key into the index of what can be claimed, as many as it has room for, and no others.
 pub(super) fn rebalance(tx: &Tx<'_>, settings: &Settings, concurrency_key: &str) -> Result<()> {
-    let room = settings.room_of_key(tx, concurrency_key)?;
+    let state = KeyState::find(tx, settings.key, concurrency_key)?;
+    let room = settings.room_in(tx, concurrency_key, &state)?;
     for class in classes(tx, settings.key)? {
         let at = (settings.key, concurrency_key, class.key);
         if room == i64::MAX {
@@ -286,8 +294,38 @@ pub(super) fn rebalance(tx: &Tx<'_>, settings: &Settings, concurrency_key: &str)
                  ORDER BY priority DESC, run_at, key LIMIT ?4)",
             (at.0, at.1, at.2, (room - open).max(0)),
         )?;
+        if state.remembered && open > 0 {
+            restore_order(tx, at)?;
+        }
     }
     Ok(())
+}
+
+/// Exchanges items of a key and class until none that is let in comes after one that is not. Time makes room without anybody looking, and
+/// then an item that arrives may have taken the place of one that has waited.
+fn restore_order(tx: &Tx<'_>, at: (i64, &str, i64)) -> Result<()> {
+    let read = |row: &rusqlite::Row<'_>| Ok((Reverse(row.get::<_, i64>(0)?), row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
+    loop {
+        let last_open = tx.row(
+            "SELECT priority, run_at, key FROM items WHERE queue = ?1 AND concurrency_key = ?2 AND class = ?3 AND blocked = 0 AND status = 'pending'
+             ORDER BY priority, run_at DESC, key DESC LIMIT 1",
+            at,
+            read,
+        )?;
+        let first_blocked = tx.row(
+            "SELECT priority, run_at, key FROM items WHERE queue = ?1 AND concurrency_key = ?2 AND class = ?3 AND blocked = 1 AND status = 'pending'
+             ORDER BY priority DESC, run_at, key LIMIT 1",
+            at,
+            read,
+        )?;
+        match (last_open, first_blocked) {
+            (Some(open), Some(blocked)) if blocked < open => {
+                tx.execute_one("UPDATE items SET blocked = 1 WHERE key = ?1 AND status = 'pending' AND blocked = 0", [open.2])?;
+                tx.execute_one("UPDATE items SET blocked = 0 WHERE key = ?1 AND status = 'pending' AND blocked = 1", [blocked.2])?;
+            }
+            _ => return Ok(()),
+        }
+    }
 }
 
 /// Looks at every key of a queue again, after its limits have changed.

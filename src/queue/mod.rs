@@ -418,6 +418,8 @@ fn shift(tx: &Tx<'_>, queue: i64, from: Option<ItemStatus>, to: ItemStatus, coun
 
 /// Deletes an item that is finished, with its attempts.
 fn remove(tx: &Tx<'_>, key: i64, queue: i64, status: ItemStatus) -> Result<()> {
+    let fence = tx.row("SELECT fence FROM items WHERE key = ?1", [key], |row| Ok(row.get::<_, i64>(0)?))?;
+    tx.execute("UPDATE tenants SET past_fence = ?2 WHERE number = ?1 AND past_fence < ?2", (tx.tenant, fence))?;
     tx.execute_one("DELETE FROM items WHERE key = ?1 AND status = ?2", (key, status))?;
     let status = status.as_str();
     tx.execute_one(&format!("UPDATE queues SET {status} = {status} - 1 WHERE key = ?1"), [queue])

@@ -130,6 +130,13 @@ fn look_at_blocked(world: &World) -> Verdict {
     for ((queue, key, requires), line) in lines {
         let open = line.iter().filter(|blocked| !**blocked).count();
         let of = || format!("the key {key:?} of {:?}, requiring {requires:?}", world.model.queues[queue].name);
+        if !line[..open].iter().all(|blocked| !blocked) {
+            let mut st = world.raw.prepare("SELECT id, queue, class, concurrency_key, blocked, priority, run_at, key&1048575, attempt, fence FROM items WHERE status='pending' ORDER BY priority DESC, run_at, key").unwrap();
+            let mut rows = st.query([]).unwrap();
+            while let Some(row) = rows.next().unwrap() {
+                eprintln!("{:?} {:?}", row.get::<_, String>(0), (1..10).map(|i| format!("{:?}", row.get_ref(i).unwrap())).collect::<Vec<_>>());
+            }
+        }
         ensure!(line[..open].iter().all(|blocked| !blocked), "{}: blocked items come before open ones: {line:?}", of());
         let claimed = world.model.claimed_of(queue, Some(key));
         if let Some(room) = world.model.queues[queue].timeless_room_of_key(key, claimed) {

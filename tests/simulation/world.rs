@@ -13,8 +13,6 @@ use crate::common::{Folder, START, clock, options};
 use crate::model::{Model, Op, STORES, Status, Verdict, ensure};
 use crate::random::Random;
 
-/// How many of the last operations are shown when something is wrong.
-const REMEMBERED: usize = 30;
 
 pub struct World {
     pub model: Model,
@@ -30,6 +28,8 @@ pub struct World {
     path: PathBuf,
     files: usize,
     pub step: usize,
+    /// How many of the last operations are shown when something is wrong.
+    remembers: usize,
 }
 
 /// How a run ended.
@@ -40,7 +40,7 @@ pub struct Failure {
 }
 
 impl World {
-    pub fn new(seed: u64) -> Self {
+    pub fn new(seed: u64, remembers: usize) -> Self {
         let mut random = Random::new(seed);
         // Each seed has another mix of actors; some have few kinds of them, and those act often.
         let weights = WEIGHTS
@@ -52,8 +52,8 @@ impl World {
         let stores = (0..STORES).map(|_| Store::open_with(&path, options(&clock)).unwrap()).collect();
         let raw = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
         let actors = Actors::new(Random::new(random.next()));
-        let model = Model { now: START, ..Model::default() };
-        Self { model, stores, raw, random, last: VecDeque::new(), actors, weights, clock, folder, path, files: 0, step: 0 }
+        let model = Model::new(START);
+        Self { model, stores, raw, random, last: VecDeque::new(), actors, weights, clock, folder, path, files: 0, step: 0, remembers }
     }
 
     /// Runs so many steps, looks at everything now and then, and brings all work to its end.
@@ -76,7 +76,7 @@ impl World {
     }
 
     fn note(&mut self, line: String) {
-        if self.last.len() == REMEMBERED {
+        if self.last.len() == self.remembers {
             self.last.pop_front();
         }
         self.last.push_back(format!("{:>6} {} {line}", self.step, self.model.now - START));
