@@ -190,7 +190,7 @@ fn check(path: &str, arguments: &EnqueueItem) -> Result<()> {
         return refuse("uniqueFor", "says for how long an idempotencyKey counts, and there is none".to_owned());
     }
     check_ms(&format!("{path}delayMs"), arguments.delay_ms, 0, LONGEST_DELAY_MS)?;
-    arguments.backoff.as_ref().map_or(Ok(()), Backoff::check)
+    arguments.backoff.as_ref().map_or(Ok(()), |backoff| backoff.check(path))
 }
 
 /// The item that the same call made before, by id or by idempotency key; `conflict` where its arguments were others.

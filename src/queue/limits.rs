@@ -170,10 +170,6 @@ impl Settings {
 
     /// How many more items of a concurrency key may run now.
     pub(super) fn room_of_key(&self, tx: &Tx<'_>, concurrency_key: &str) -> Result<i64> {
-        self.room_in(tx, concurrency_key, &KeyState::find(tx, self.key, concurrency_key)?)
-    }
-
-    fn room_in(&self, tx: &Tx<'_>, concurrency_key: &str, state: &KeyState) -> Result<i64> {
         let mut room = i64::MAX;
         if let Some(limit) = self.key_concurrency {
             let claimed = tx.row(
@@ -183,6 +179,7 @@ impl Settings {
             )?;
             room = room.min(limit - claimed.unwrap_or(0));
         }
+        let state = KeyState::find(tx, self.key, concurrency_key)?;
         if state.held_until.is_some_and(|until| until > tx.now) {
             return Ok(0);
         }
@@ -197,8 +194,6 @@ impl Settings {
 struct KeyState {
     held_until: Option<i64>,
     bucket: Bucket,
-    /// Whether there is a row of it: without one, time brings the key nothing.
-    remembered: bool,
 }
 
 impl KeyState {
@@ -209,10 +204,10 @@ impl KeyState {
             |row| {
                 let columns = Columns::new(row, "queue_keys", concurrency_key);
                 let bucket = Bucket { parts: columns.get(1)?, at: columns.get(2)? };
-                Ok(Self { held_until: columns.get(0)?, bucket, remembered: true })
+                Ok(Self { held_until: columns.get(0)?, bucket })
             },
         )?;
-        Ok(found.unwrap_or(Self { held_until: None, bucket: Bucket::FULL, remembered: false }))
+        Ok(found.unwrap_or(Self { held_until: None, bucket: Bucket::FULL }))
     }
 
     /// Writes the state, with the time at which it next lets something through; or removes it where it holds nothing back.
@@ -254,25 +249,26 @@ pub(super) fn hold_key(tx: &Tx<'_>, settings: &Settings, concurrency_key: &str, 
     let mut state = KeyState::find(tx, settings.key, concurrency_key)?;
     state.held_until = until;
     state.store(tx, settings, concurrency_key)?;
-    rebalance(tx, settings, concurrency_key)
+    rebalance(tx, settings, concurrency_key).map(drop)
 }
 
 /// After a change to the items of a key, in a queue that may have limits for keys.
 pub(super) fn changed(tx: &Tx<'_>, queue: i64, concurrency_key: Option<&str>) -> Result<()> {
-    concurrency_key.map_or(Ok(()), |key| rebalance(tx, &Settings::of(tx, queue)?, key))
+    concurrency_key.map_or(Ok(()), |key| rebalance(tx, &Settings::of(tx, queue)?, key).map(drop))
 }
 
-/// Lets the first items of a key into the index of what can be claimed, as many as it has room for, and no others.
-pub(super) fn rebalance(tx: &Tx<'_>, settings: &Settings, concurrency_key: &str) -> Result<()> {
-    let state = KeyState::find(tx, settings.key, concurrency_key)?;
-    let room = settings.room_in(tx, concurrency_key, &state)?;
+/// Lets the first items of a key into the index of what can be claimed, as many as it has room for, and no others. Answers whether any
+/// came in.
+pub(super) fn rebalance(tx: &Tx<'_>, settings: &Settings, concurrency_key: &str) -> Result<bool> {
+    let room = settings.room_of_key(tx, concurrency_key)?;
+    let mut came_in = false;
     for class in classes(tx, settings.key)? {
         let at = (settings.key, concurrency_key, class.key);
         if room == i64::MAX {
-            tx.execute(
+            came_in |= tx.execute(
                 "UPDATE items SET blocked = 0 WHERE queue = ?1 AND concurrency_key = ?2 AND class = ?3 AND blocked = 1 AND status = 'pending'",
                 at,
-            )?;
+            )? > 0;
             continue;
         }
         let open = tx.row(
@@ -288,22 +284,24 @@ pub(super) fn rebalance(tx: &Tx<'_>, settings: &Settings, concurrency_key: &str)
                  ORDER BY priority, run_at DESC, key DESC LIMIT ?4)",
             (at.0, at.1, at.2, (open - room).max(0)),
         )?;
-        tx.execute(
+        came_in |= tx.execute(
             "UPDATE items SET blocked = 0 WHERE key IN (
                  SELECT key FROM items WHERE queue = ?1 AND concurrency_key = ?2 AND class = ?3 AND blocked = 1 AND status = 'pending'
                  ORDER BY priority DESC, run_at, key LIMIT ?4)",
             (at.0, at.1, at.2, (room - open).max(0)),
-        )?;
-        if state.remembered && open > 0 {
-            restore_order(tx, at)?;
+        )? > 0;
+        if open > 0 && room > 0 {
+            came_in |= restore_order(tx, at)?;
         }
     }
-    Ok(())
+    Ok(came_in)
 }
 
-/// Exchanges items of a key and class until none that is let in comes after one that is not. Time makes room without anybody looking, and
-/// then an item that arrives may have taken the place of one that has waited.
-fn restore_order(tx: &Tx<'_>, at: (i64, &str, i64)) -> Result<()> {
+/// Exchanges items of a key and class until none that is let in comes after one that is not. An item that arrives may have taken a place
+/// that is another's: one that a released item makes by coming back, or that time made without anybody looking. Answers whether there
+/// was one.
+fn restore_order(tx: &Tx<'_>, at: (i64, &str, i64)) -> Result<bool> {
+    let mut came_in = false;
     let read = |row: &rusqlite::Row<'_>| Ok((Reverse(row.get::<_, i64>(0)?), row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
     loop {
         let last_open = tx.row(
@@ -321,9 +319,13 @@ fn restore_order(tx: &Tx<'_>, at: (i64, &str, i64)) -> Result<()> {
         match (last_open, first_blocked) {
             (Some(open), Some(blocked)) if blocked < open => {
                 tx.execute_one("UPDATE items SET blocked = 1 WHERE key = ?1 AND status = 'pending' AND blocked = 0", [open.2])?;
-                tx.execute_one("UPDATE items SET blocked = 0 WHERE key = ?1 AND status = 'pending' AND blocked = 1", [blocked.2])?;
+                tx.execute_one(
+                    "UPDATE items SET blocked = 0 WHERE key = ?1 AND status = 'pending' AND blocked = 1",
+                    [blocked.2],
+                )?;
+                came_in = true;
             }
-            _ => return Ok(()),
+            _ => return Ok(came_in),
         }
     }
 }

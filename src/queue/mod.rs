@@ -119,9 +119,10 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    fn check(&self) -> Result<()> {
+    /// `path` names the arguments in errors.
+    fn check(&self, path: &str) -> Result<()> {
         let refuse = |field: &str, rule: &str| {
-            let path = format!("backoff.{field}");
+            let path = format!("{path}backoff.{field}");
             Err(Error::invalid(format!("{path} {rule}")).with("path", path))
         };
         if self.base_ms.is_some_and(|ms| ms < 0) {
@@ -196,7 +197,7 @@ records! {
         /// Unix milliseconds; only while claimed.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub lease_expires_at: Option<i64>,
-        /// Names the newest claim; 0 before the first.
+        /// Names the newest claim, and rises with each.
         pub fence: i64,
         #[serde(skip_serializing_if = "Option::is_none")]
         pub output: Option<Json>,

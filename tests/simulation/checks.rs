@@ -73,7 +73,9 @@ fn look_at_items(world: &World, all: bool) -> Verdict {
         };
         seen += 1;
         let id = &row.id;
-        let Some(index) = world.model.find(&json!(id)) else { return Err(format!("there is an item {id:?}, and should be none")) };
+        let Some(index) = world.model.find(&json!(id)) else {
+            return Err(format!("there is an item {id:?}, and should be none"));
+        };
         let item = &world.model.items[index];
         let found = (
             row.status.as_str(),
@@ -130,13 +132,6 @@ fn look_at_blocked(world: &World) -> Verdict {
     for ((queue, key, requires), line) in lines {
         let open = line.iter().filter(|blocked| !**blocked).count();
         let of = || format!("the key {key:?} of {:?}, requiring {requires:?}", world.model.queues[queue].name);
-        if !line[..open].iter().all(|blocked| !blocked) {
-            let mut st = world.raw.prepare("SELECT id, queue, class, concurrency_key, blocked, priority, run_at, key&1048575, attempt, fence FROM items WHERE status='pending' ORDER BY priority DESC, run_at, key").unwrap();
-            let mut rows = st.query([]).unwrap();
-            while let Some(row) = rows.next().unwrap() {
-                eprintln!("{:?} {:?}", row.get::<_, String>(0), (1..10).map(|i| format!("{:?}", row.get_ref(i).unwrap())).collect::<Vec<_>>());
-            }
-        }
         ensure!(line[..open].iter().all(|blocked| !blocked), "{}: blocked items come before open ones: {line:?}", of());
         let claimed = world.model.claimed_of(queue, Some(key));
         if let Some(room) = world.model.queues[queue].timeless_room_of_key(key, claimed) {
@@ -205,7 +200,9 @@ fn look_at_execution(world: &World, index: usize) -> Verdict {
 fn look_at_attempts(world: &World) -> Verdict {
     let mut statement = world
         .raw
-        .prepare_cached("SELECT i.id, a.fence, a.attempt, a.outcome FROM attempts a JOIN items i ON i.key = a.item ORDER BY a.item, a.fence")
+        .prepare_cached(
+            "SELECT i.id, a.fence, a.attempt, a.outcome FROM attempts a JOIN items i ON i.key = a.item ORDER BY a.item, a.fence",
+        )
         .unwrap();
     let mut rows = statement.query([]).unwrap();
     let mut found: BTreeMap<String, Vec<(i64, i64, String)>> = BTreeMap::new();
@@ -222,7 +219,12 @@ fn look_at_attempts(world: &World) -> Verdict {
                 record["outcome"].as_str().unwrap_or_default().to_owned(),
             );
             if found.next_if_eq(&wanted).is_none() {
-                ensure!(attempt.may_be_gone, "the attempt {wanted:?} of the item {:?} is missing; next is {:?}", item.id, found.peek());
+                ensure!(
+                    attempt.may_be_gone,
+                    "the attempt {wanted:?} of the item {:?} is missing; next is {:?}",
+                    item.id,
+                    found.peek()
+                );
             }
         }
         ensure!(found.peek().is_none(), "the item {:?} has an attempt too many: {:?}", item.id, found.peek());

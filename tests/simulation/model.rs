@@ -516,16 +516,16 @@ impl Model {
 
     pub fn set_now(&mut self, now: i64) {
         for queue in &mut self.queues {
-            if let Some(rate) = &queue.rate {
-                if now < self.now {
-                    queue.bucket.clock_went_back(rate, self.now, now);
-                }
+            if let Some(rate) = &queue.rate
+                && now < self.now
+            {
+                queue.bucket.clock_went_back(rate, self.now, now);
             }
             for key in queue.keys.values_mut() {
-                if let Some(rate) = &queue.key_rate {
-                    if now < self.now {
-                        key.bucket.clock_went_back(rate, self.now, now);
-                    }
+                if let Some(rate) = &queue.key_rate
+                    && now < self.now
+                {
+                    key.bucket.clock_went_back(rate, self.now, now);
                 }
                 if let Some(hold) = &mut key.hold {
                     hold.passed |= now >= hold.until;
@@ -816,8 +816,8 @@ impl Model {
     fn append(&mut self, arguments: &Value, events: &[Event], answer: &Answer) -> Verdict {
         let Some(index) = self.find_execution(&arguments["executionId"]) else { return refused(answer, "not_found") };
         let before = self.executions[index].last_sequence;
-        let all_known = !events.is_empty()
-            && events.iter().all(|event| event.id.as_ref().is_some_and(|id| self.event_ids.contains_key(id)));
+        let all_known =
+            !events.is_empty() && events.iter().all(|event| event.id.as_ref().is_some_and(|id| self.event_ids.contains_key(id)));
         if self.contradicts(index, events) {
             return refused(answer, "conflict");
         }
@@ -838,11 +838,7 @@ impl Model {
             ensure!(found["type"] == json!(event.kind) && found["data"] == event.data, "another event was answered: {found}");
             if !known {
                 sequence += 1;
-                ensure!(
-                    found["sequence"] == json!(sequence),
-                    "the sequence is {}, and should be {sequence}",
-                    found["sequence"]
-                );
+                ensure!(found["sequence"] == json!(sequence), "the sequence is {}, and should be {sequence}", found["sequence"]);
             }
         }
         self.record(index, events);
@@ -1403,10 +1399,8 @@ impl Model {
         for (&(next, _), found) in enqueued.iter().zip(found["enqueued"].as_array().into_iter().flatten()) {
             self.name_item(next, &found["id"])?;
         }
-        let enqueued: Vec<Value> = enqueued
-            .into_iter()
-            .map(|(next, created)| json!({ "id": self.items[next].id, "created": created }))
-            .collect();
+        let enqueued: Vec<Value> =
+            enqueued.into_iter().map(|(next, created)| json!({ "id": self.items[next].id, "created": created })).collect();
         let expected = object([
             ("status", Some(json!("completed"))),
             ("late", Some(json!(late))),
@@ -1700,9 +1694,7 @@ impl Model {
         let mut ended = 0;
         if arguments["releaseLeases"].as_bool().unwrap_or(true) {
             let is_held = |item: &Item| {
-                item.status == Status::Claimed
-                    && item.worker.as_ref() == Some(&key.1)
-                    && item.namespace.as_ref() == Some(&key.0)
+                item.status == Status::Claimed && item.worker.as_ref() == Some(&key.1) && item.namespace.as_ref() == Some(&key.0)
             };
             let held: Vec<usize> = self.open.iter().copied().filter(|&index| is_held(&self.items[index])).collect();
             for index in held {
@@ -1864,9 +1856,11 @@ impl Model {
     pub fn pruned(&mut self, report: i64, items: &BTreeSet<String>, executions: &BTreeSet<String>) -> Verdict {
         let cutoff = |kind: &str| self.retention.get(kind).map(|ms| self.now - ms);
         let is_over = |kind: &str, at: Option<i64>| cutoff(kind).zip(at).is_some_and(|(cutoff, at)| at <= cutoff);
-        let gone_executions: Vec<usize> =
-            (0..self.executions.len()).filter(|&index| !self.executions[index].gone && !executions.contains(&self.executions[index].id)).collect();
-        let gone_items: Vec<usize> = self.living().filter(|(_, item)| !items.contains(&item.id)).map(|(index, _)| index).collect();
+        let gone_executions: Vec<usize> = (0..self.executions.len())
+            .filter(|&index| !self.executions[index].gone && !executions.contains(&self.executions[index].id))
+            .collect();
+        let gone_items: Vec<usize> =
+            self.living().filter(|(_, item)| !items.contains(&item.id)).map(|(index, _)| index).collect();
         let mut counted = gone_executions.len() as i64;
         for &index in &gone_executions {
             let execution = &self.executions[index];
@@ -1882,7 +1876,12 @@ impl Model {
                 Status::DeadLettered => is_over("deadLettersMs", item.finished_at),
                 _ => false,
             };
-            ensure!(over || (with_execution && item.status.is_finished()), "the item {:?} ({}) is gone before its time", item.id, item.status.word());
+            ensure!(
+                over || (with_execution && item.status.is_finished()),
+                "the item {:?} ({}) is gone before its time",
+                item.id,
+                item.status.word()
+            );
             counted += i64::from(!with_execution);
         }
         ensure!(report >= counted, "{counted} were pruned, and {report} reported");

@@ -13,7 +13,6 @@ use crate::common::{Folder, START, clock, options};
 use crate::model::{Model, Op, STORES, Status, Verdict, ensure};
 use crate::random::Random;
 
-
 pub struct World {
     pub model: Model,
     pub stores: Vec<Store>,
@@ -45,15 +44,31 @@ impl World {
         // Each seed has another mix of actors; some have few kinds of them, and those act often.
         let weights = WEIGHTS
             .iter()
-            .map(|(_, weight, optional)| weight * if *optional { random.pick(&[0, 1, 1, 1, 1, 3]) } else { random.pick(&[1, 1, 2]) })
+            .map(|(_, weight, optional)| {
+                weight * if *optional { random.pick(&[0, 1, 1, 1, 1, 3]) } else { random.pick(&[1, 1, 2]) }
+            })
             .collect();
-        let (folder, clock) = (Folder::new(), clock());
+        let (folder, clock) = (Folder::in_memory(), clock());
         let path = folder.file("0.db");
         let stores = (0..STORES).map(|_| Store::open_with(&path, options(&clock)).unwrap()).collect();
         let raw = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
         let actors = Actors::new(Random::new(random.next()));
         let model = Model::new(START);
-        Self { model, stores, raw, random, last: VecDeque::new(), actors, weights, clock, folder, path, files: 0, step: 0, remembers }
+        Self {
+            model,
+            stores,
+            raw,
+            random,
+            last: VecDeque::new(),
+            actors,
+            weights,
+            clock,
+            folder,
+            path,
+            files: 0,
+            step: 0,
+            remembers,
+        }
     }
 
     /// Runs so many steps, looks at everything now and then, and brings all work to its end.
@@ -62,8 +77,8 @@ impl World {
             while self.step < steps {
                 self.step += 1;
                 self.take_step()?;
-                if self.step % look_every == 0 {
-                    checks::look(self, self.step % (look_every * 10) == 0)?;
+                if self.step.is_multiple_of(look_every) {
+                    checks::look(self, self.step.is_multiple_of(look_every * 10))?;
                 }
             }
             checks::look(self, true)?;
@@ -132,8 +147,7 @@ impl World {
     /// Makes calls as one group and judges every answer.
     pub fn call(&mut self, store: usize, ops: Vec<Op>) -> Verdict {
         let texts: Vec<String> = ops.iter().map(|op| op.arguments.to_string()).collect();
-        let calls: Vec<Call<'_>> =
-            ops.iter().zip(&texts).map(|(op, arguments)| Call { operation: op.name, arguments }).collect();
+        let calls: Vec<Call<'_>> = ops.iter().zip(&texts).map(|(op, arguments)| Call { operation: op.name, arguments }).collect();
         let answers = self.stores[store].call_many(&calls);
         let group = if ops.len() > 1 { format!(" (of {} together)", ops.len()) } else { String::new() };
         for (op, answer) in ops.iter().zip(&answers) {
@@ -213,11 +227,14 @@ impl World {
             let mut left = before.clone();
             let doomed = if how == 1 { None } else { self.actors.act(Actor::Producer, &self.model) };
             if let Some(op) = doomed {
-                // A part of what the call writes reaches the file.
                 let _ = self.stores[0].call(op.name, &op.arguments.to_string());
                 let after = std::fs::read(wal(&self.path)).unwrap_or_default();
-                if after.len() > before.len() && after.starts_with(&before) {
-                    left = after[..self.random.between(before.len() as i64, after.len() as i64 - 1) as usize].to_vec();
+                if let Some(written) = written(&before, &after) {
+                    // A part of what the call wrote has reached the file. The last byte, which commits, is not of it.
+                    let end = self.random.between(written.start as i64, written.end as i64 - 1) as usize;
+                    left.truncate(written.start);
+                    left.extend_from_slice(&after[written.start..end]);
+                    left.extend_from_slice(before.get(end..).unwrap_or_default());
                     self.model.saw("a crash in the middle of a call");
                 }
             }
@@ -259,7 +276,8 @@ impl World {
                 self.one("queues.hold", json!({ "name": name, "key": key, "until": null }))?;
             }
             if !keeps_limits {
-                let open = json!({ "name": name, "concurrency": null, "keyConcurrency": null, "rateLimit": null, "keyRateLimit": null });
+                let open =
+                    json!({ "name": name, "concurrency": null, "keyConcurrency": null, "rateLimit": null, "keyRateLimit": null });
                 self.one("queues.configure", open)?;
             }
         }
@@ -303,6 +321,18 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Where one write-ahead log differs from the one it was before; nothing where it was begun anew.
+fn written(before: &[u8], after: &[u8]) -> Option<std::ops::Range<usize>> {
+    const HEADER: usize = 32;
+    if before.get(..HEADER)? != after.get(..HEADER)? {
+        return None;
+    }
+    let differs = |at: &usize| before.get(*at) != after.get(*at);
+    let start = (HEADER..after.len()).find(differs)?;
+    let end = (start..after.len()).rev().find(differs)?;
+    Some(start..end + 1)
 }
 
 fn shorten(text: &str, most: usize) -> String {
