@@ -1,7 +1,7 @@
 //! How long `executions.materialize` takes on a log of 100,000 events, with a state of 4 KB and 1,000 nodes:
 //! `cargo run --release --example materialize`.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use runkeep::executions::{CreateExecution, Materialize};
 use runkeep::{Result, Store};
@@ -28,10 +28,15 @@ fn main() -> Result<()> {
     let mut times = Vec::new();
     for n in EVENTS - NODES..EVENTS {
         store.call("events.appendMany", &format!(r#"{{"executionId":"run","events":[{}]}}"#, event(n)))?;
-        let began = now();
-        let fold = store.executions().materialize(Materialize { id: "run".parse()?, at: None })?;
-        times.push(began.elapsed());
-        assert_eq!(fold.completed_nodes.len(), NODES);
+        // The fastest of five, which other work of the machine has not disturbed.
+        let mut fastest = Duration::MAX;
+        for _ in 0..5 {
+            let began = now();
+            let fold = store.executions().materialize(Materialize { id: "run".parse()?, at: None })?;
+            fastest = fastest.min(began.elapsed());
+            assert_eq!(fold.completed_nodes.len(), NODES);
+        }
+        times.push(fastest);
     }
     times.sort();
     let at = |percent: usize| times[(times.len() - 1) * percent / 100];

@@ -14,7 +14,10 @@ CREATE TABLE tenants (
     limits     TEXT,
     digest     BLOB,
     created_at INTEGER NOT NULL,
-    updated_at INTEGER NOT NULL
+    updated_at INTEGER NOT NULL,
+    -- The largest fence of any work item that was deleted: an item that is given the id of such a one goes on from there, so that
+    -- those who still hold an old fence cannot settle it.
+    past_fence INTEGER NOT NULL DEFAULT 0 CHECK (past_fence >= 0)
 ) STRICT;
 
 -- How many executions stand where: kept with every change, so that nothing is counted.

@@ -15,6 +15,8 @@ pub struct Effort {
     pub scanned: i64,
     /// Sorts, and indexes made for one run.
     pub sorts: i64,
+    /// How often it was planned anew although it was prepared.
+    pub replans: i64,
 }
 
 impl std::ops::AddAssign for Effort {
@@ -22,6 +24,7 @@ impl std::ops::AddAssign for Effort {
         self.steps += other.steps;
         self.scanned += other.scanned;
         self.sorts += other.sorts;
+        self.replans += other.replans;
     }
 }
 
@@ -77,6 +80,7 @@ impl Drop for Counted<'_> {
             steps: count(StatementStatus::VmStep),
             scanned: count(StatementStatus::FullscanStep),
             sorts: count(StatementStatus::Sort) + count(StatementStatus::AutoIndex),
+            replans: count(StatementStatus::RePrepare),
         };
         let mut efforts = self.efforts.lock().unwrap_or_else(PoisonError::into_inner);
         let sql = std::mem::take(&mut self.sql);

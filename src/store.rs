@@ -165,6 +165,9 @@ impl Store {
         // Until the file is known to be ours, nothing may write to it, the checkpoint at closing included.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+        // A plan depends on the SQL alone, so that statements are planned once: otherwise parameters that are compared with the condition
+        // of a partial index have the statement planned again whenever their value changes, which costs more than running it.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         check_file(&connection)?;
         journal(&connection)?;
         connection.execute_batch(

@@ -108,7 +108,7 @@ fn compare(script: impl Fn(&mut World, i64)) {
             if sql.contains("FROM tenants") {
                 continue;
             }
-            assert_eq!((effort.scanned, effort.sorts), (0, 0), "{label}: {sql}");
+            assert_eq!((effort.scanned, effort.sorts, effort.replans), (0, 0, 0), "{label}: {sql}");
             match before.get(sql) {
                 Some(before) if before.steps == effort.steps => {}
                 before => differing.push(format!("{label}: {:?} and {effort:?} for {sql}", before)),

@@ -8,9 +8,10 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use common::{Folder, START, clock, options};
+use common::{Folder, START, clock, options, with};
 use runkeep::{ManualClock, OPERATIONS, Store};
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 use serde_json::{Value, json};
 
 /// Operations whose cost must not depend on how much is stored: none of their statements may be among [`EXCEPTIONS`]. The sweep's
@@ -151,13 +152,6 @@ impl Recorder {
         assert_eq!(claimed.as_array().unwrap().len(), 1, "{queue}");
         json!({ "id": claimed[0]["id"], "fence": claimed[0]["fence"] })
     }
-}
-
-/// `base` with the members of `more`.
-fn with(base: &Value, more: Value) -> Value {
-    let mut all = base.clone();
-    all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    all
 }
 
 /// Calls every operation in all its variants.
@@ -324,6 +318,14 @@ fn limits(r: &mut Recorder) {
     r.call("queues.hold", json!({ "name": "l", "until": null }));
     r.call("queues.pause", json!({ "name": "l" }));
     r.call("queues.resume", json!({ "name": "l" }));
+    // An item that waited for a token goes before one that comes when there is one.
+    r.call("queues.configure", json!({ "name": "o", "keyRateLimit": { "limit": 1, "perMs": 10 } }));
+    for id in ["o-1", "o-2", "o-3"] {
+        r.call("queue.enqueue", json!({ "queue": "o", "id": id, "concurrencyKey": "k" }));
+        r.call("queue.claim", json!({ "workerId": "w", "queues": [if id == "o-1" { "o" } else { "none" }] }));
+        r.clock.advance(if id == "o-2" { 10 } else { 0 });
+    }
+    assert_eq!(r.claim_from("o")["id"], "o-2");
     // A lowered limit, and none.
     r.call("queues.configure", json!({ "name": "l", "keyConcurrency": 2 }));
     r.call("queues.configure", json!({ "name": "l", "keyConcurrency": 1, "keyRateLimit": null }));
@@ -454,16 +456,16 @@ fn sql_literals(source: &str) -> Vec<String> {
         let from = &rest[at..];
         if from.starts_with("//") {
             rest = from.split_once('\n').map_or("", |(_, after)| after);
-        } else if from.starts_with('"') {
+        } else if let Some(literal) = from.strip_prefix('"') {
             let mut escaped = false;
-            let end = from[1..].find(|c| {
+            let end = literal.find(|c| {
                 let ends = c == '"' && !escaped;
                 escaped = c == '\\' && !escaped;
                 ends
             });
-            let end = end.expect("a string that ends");
-            literals.push(from[1..=end].to_owned());
-            rest = &from[end + 2..];
+            let (literal, after) = literal.split_at(end.expect("a string that ends"));
+            literals.push(literal.to_owned());
+            rest = &after[1..];
         } else if from.starts_with("'\"'") || from.starts_with("'\\") {
             rest = &from[3..];
         } else {
@@ -557,6 +559,8 @@ fn database(folder: &Folder) -> Connection {
     let path = folder.file("store.db");
     Store::open(&path).unwrap().close().unwrap();
     let database = Connection::open(path).unwrap();
+    // As the store does.
+    database.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).unwrap();
     database.execute_batch(&format!("BEGIN; {ROWS} COMMIT;")).unwrap();
     database
 }
@@ -658,7 +662,7 @@ fn every_statement_searches_by_an_index() {
 }
 
 const MORE_TENANTS: &str = "
-    WITH RECURSIVE n (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n LIMIT 1000) INSERT INTO tenants SELECT n, 'tenant-' || n, 0 FROM n;
+    WITH RECURSIVE n (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n LIMIT 1000) INSERT INTO tenants (number, id, created_at) SELECT n, 'tenant-' || n, 0 FROM n;
     ANALYZE";
 
 /// An index costs each write something. What no statement uses, and keeps nothing unique, has to go.

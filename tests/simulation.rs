@@ -6,7 +6,7 @@
 //! RUNKEEP_SIM_FIRST_SEED=17 RUNKEEP_SIM_SEEDS=1 cargo test --features development --test simulation
 //! ```
 //!
-//! `RUNKEEP_SIM_SEEDS` and `RUNKEEP_SIM_STEPS` make longer runs.
+//! `RUNKEEP_SIM_SEEDS` and `RUNKEEP_SIM_STEPS` make longer runs, `RUNKEEP_SIM_SHOW` shows more operations.
 
 #[path = "simulation/actors.rs"]
 mod actors;
@@ -30,8 +30,60 @@ use world::{Failure, World};
 const SEEDS: u64 = 200;
 const STEPS: u64 = 2_000;
 
+/// How many of the last operations are shown of a seed that fails.
+const SHOW: u64 = 30;
+
 /// After how many steps everything is looked at, where nothing is known to be wrong.
 const LOOK_EVERY: usize = 25;
+
+/// What a run of the usual length has to reach: a simulation that meets nothing proves nothing.
+const REACHED: [&str; 45] = [
+    "a bad call is refused",
+    "a bad item undoes a call",
+    "a claim ends an expired lease",
+    "a claim hands out several items",
+    "a claim leaves leases alone while the driver is overdue",
+    "a claim passes over an item that requires more",
+    "a claimed item is asked to stop",
+    "a crash",
+    "a crash in the middle of a call",
+    "a dead letter is deleted",
+    "a dead letter is redriven",
+    "a delivery ends in cancellation",
+    "a driver wakes from a suspension",
+    "a failure ends in the dead letters",
+    "a failure is tried again",
+    "a hold of a key keeps an item back",
+    "a hold of a queue keeps an item back",
+    "a key's concurrency keeps an item back",
+    "a key's rate keeps an item back",
+    "a lease is lengthened after a suspension",
+    "a lease that ran out unnoticed is still used",
+    "a limit ends a sweep",
+    "a pause keeps an item back",
+    "a queue's concurrency keeps an item back",
+    "a queue's rate keeps an item back",
+    "a redrive is refused for a living item of the same key",
+    "a repeated enqueue finds its item",
+    "a repeated settlement is answered again",
+    "a second settlement is a conflict",
+    "a sweep ends an expired lease",
+    "a sweep removes a lapsed worker",
+    "a waiting item is cancelled",
+    "a worker id is reassigned",
+    "a zombie is told that its lease is lost",
+    "an event is known already",
+    "an expired lease ends in the dead letters",
+    "an expired lease is tried again",
+    "an item is claimed",
+    "an item is completed",
+    "an item is released",
+    "retention lets an execution go",
+    "retention lets an item go",
+    "the end of an execution cancels an item",
+    "the lease of a dead worker ends",
+    "what a completion adds to an ended execution is dropped",
+];
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, not a number")))
@@ -41,7 +93,7 @@ type Seen = BTreeMap<&'static str, u64>;
 
 /// Runs one seed. Answers what it reached.
 fn run(seed: u64, steps: usize, look_every: usize) -> Result<Seen, Failure> {
-    let mut world = World::new(seed);
+    let mut world = World::new(seed, setting("RUNKEEP_SIM_SHOW", SHOW) as usize);
     let outcome = catch_unwind(AssertUnwindSafe(|| world.run(steps, look_every)));
     outcome.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -99,5 +151,9 @@ fn whatever_happens_the_store_keeps_its_word() {
     println!("{seeds} seeds of {steps} steps, from {first}, reached:");
     for (what, count) in &seen {
         println!("{count:>10} {what}");
+    }
+    if seeds >= SEEDS && steps >= STEPS as usize {
+        let missed: Vec<_> = REACHED.iter().filter(|what| !seen.contains_key(*what)).collect();
+        assert!(missed.is_empty(), "the simulation does not reach: {missed:?}");
     }
 }

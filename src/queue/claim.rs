@@ -117,11 +117,14 @@ pub(crate) fn claim(tx: &Tx<'_>, arguments: ClaimItems) -> Result<Vec<WorkItem>>
             )?;
             source.room -= 1;
             source.taken += 1;
+            claimed.push(by_key(tx, key)?);
             if let Some(concurrency_key) = &concurrency_key {
                 spend_of_key(tx, &source.settings, concurrency_key)?;
-                rebalance(tx, &source.settings, concurrency_key)?;
+                if rebalance(tx, &source.settings, concurrency_key)? {
+                    // The key's bucket had filled up further than anybody had noticed. What came in may be the next.
+                    break;
+                }
             }
-            claimed.push(by_key(tx, key)?);
         }
     }
     for source in &sources {

@@ -114,13 +114,18 @@ pub(crate) fn insert(tx: &Tx<'_>, path: &str, mut arguments: EnqueueItem) -> Res
     let class = class(tx, queue, &arguments)?;
     let run_at = arguments.run_at.or(arguments.delay_ms.map(|ms| tx.now.saturating_add(ms))).unwrap_or(tx.now);
     let status = if run_at > tx.now { ItemStatus::Scheduled } else { ItemStatus::Pending };
+    // An id of the caller's may have been that of an item which is gone.
+    let fence = match &arguments.id {
+        None => None,
+        Some(_) => tx.row("SELECT past_fence FROM tenants WHERE number = ?1", [tx.tenant], |row| Ok(row.get::<_, i64>(0)?))?,
+    };
     let id = arguments.id.map_or_else(|| new_id(tx.now), |id| id.to_string());
     let payload = arguments.payload.unwrap_or_default();
     let key = tx.next_key("SELECT key FROM items WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1")?;
     tx.execute_one(
         "INSERT INTO items (key, tenant, id, queue, class, execution, node_id, status, priority, attempt, max_attempts, run_at, fence,
                             created_at, concurrency_key, idempotency_key, backoff, digest, payload)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11, 0, ?12, ?13, ?14, ?15, ?16, ?17)",
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
         rusqlite::params![
             key,
             tx.tenant,
@@ -133,6 +138,7 @@ pub(crate) fn insert(tx: &Tx<'_>, path: &str, mut arguments: EnqueueItem) -> Res
             arguments.priority.unwrap_or(0),
             arguments.max_attempts.or(settings.max_attempts).unwrap_or(DEFAULT_MAX_ATTEMPTS),
             run_at,
+            fence.unwrap_or(0),
             tx.now,
             arguments.concurrency_key.as_ref(),
             arguments.idempotency_key,
@@ -192,7 +198,7 @@ pub(crate) fn check(tx: &Tx<'_>, path: &str, arguments: &EnqueueItem) -> Result<
         return refuse("uniqueFor", "says for how long an idempotencyKey counts, and there is none".to_owned());
     }
     check_ms(&format!("{path}delayMs"), arguments.delay_ms, 0, LONGEST_DELAY_MS)?;
-    arguments.backoff.as_ref().map_or(Ok(()), Backoff::check)
+    arguments.backoff.as_ref().map_or(Ok(()), |backoff| backoff.check(path))
 }
 
 /// The item that the same call made before, by id or by idempotency key; `conflict` where its arguments were others.

@@ -6,6 +6,8 @@
 //! the first ones in claim order. `rebalance` restores this after every change to a key's items. What counts as running is the claimed
 //! rows themselves, so no path can leak a slot.
 
+use std::cmp::Reverse;
+
 use serde::Serialize;
 
 use super::claim::classes;
@@ -247,24 +249,26 @@ pub(super) fn hold_key(tx: &Tx<'_>, settings: &Settings, concurrency_key: &str, 
     let mut state = KeyState::find(tx, settings.key, concurrency_key)?;
     state.held_until = until;
     state.store(tx, settings, concurrency_key)?;
-    rebalance(tx, settings, concurrency_key)
+    rebalance(tx, settings, concurrency_key).map(drop)
 }
 
 /// After a change to the items of a key, in a queue that may have limits for keys.
 pub(super) fn changed(tx: &Tx<'_>, queue: i64, concurrency_key: Option<&str>) -> Result<()> {
-    concurrency_key.map_or(Ok(()), |key| rebalance(tx, &Settings::of(tx, queue)?, key))
+    concurrency_key.map_or(Ok(()), |key| rebalance(tx, &Settings::of(tx, queue)?, key).map(drop))
 }
 
-/// Lets the first items of a key into the index of what can be claimed, as many as it has room for, and no others.
-pub(super) fn rebalance(tx: &Tx<'_>, settings: &Settings, concurrency_key: &str) -> Result<()> {
+/// Lets the first items of a key into the index of what can be claimed, as many as it has room for, and no others. Answers whether any
+/// came in.
+pub(super) fn rebalance(tx: &Tx<'_>, settings: &Settings, concurrency_key: &str) -> Result<bool> {
     let room = settings.room_of_key(tx, concurrency_key)?;
+    let mut came_in = false;
     for class in classes(tx, settings.key)? {
         let at = (settings.key, concurrency_key, class.key);
         if room == i64::MAX {
-            tx.execute(
+            came_in |= tx.execute(
                 "UPDATE items SET blocked = 0 WHERE queue = ?1 AND concurrency_key = ?2 AND class = ?3 AND blocked = 1 AND status = 'pending'",
                 at,
-            )?;
+            )? > 0;
             continue;
         }
         let open = tx.row(
@@ -280,14 +284,50 @@ pub(super) fn rebalance(tx: &Tx<'_>, settings: &Settings, concurrency_key: &str)
                  ORDER BY priority, run_at DESC, key DESC LIMIT ?4)",
             (at.0, at.1, at.2, (open - room).max(0)),
         )?;
-        tx.execute(
+        came_in |= tx.execute(
             "UPDATE items SET blocked = 0 WHERE key IN (
                  SELECT key FROM items WHERE queue = ?1 AND concurrency_key = ?2 AND class = ?3 AND blocked = 1 AND status = 'pending'
                  ORDER BY priority DESC, run_at, key LIMIT ?4)",
             (at.0, at.1, at.2, (room - open).max(0)),
-        )?;
+        )? > 0;
+        if open > 0 && room > 0 {
+            came_in |= restore_order(tx, at)?;
+        }
     }
-    Ok(())
+    Ok(came_in)
+}
+
+/// Exchanges items of a key and class until none that is let in comes after one that is not. An item that arrives may have taken a place
+/// that is another's: one that a released item makes by coming back, or that time made without anybody looking. Answers whether there
+/// was one.
+fn restore_order(tx: &Tx<'_>, at: (i64, &str, i64)) -> Result<bool> {
+    let mut came_in = false;
+    let read = |row: &rusqlite::Row<'_>| Ok((Reverse(row.get::<_, i64>(0)?), row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
+    loop {
+        let last_open = tx.row(
+            "SELECT priority, run_at, key FROM items WHERE queue = ?1 AND concurrency_key = ?2 AND class = ?3 AND blocked = 0 AND status = 'pending'
+             ORDER BY priority, run_at DESC, key DESC LIMIT 1",
+            at,
+            read,
+        )?;
+        let first_blocked = tx.row(
+            "SELECT priority, run_at, key FROM items WHERE queue = ?1 AND concurrency_key = ?2 AND class = ?3 AND blocked = 1 AND status = 'pending'
+             ORDER BY priority DESC, run_at, key LIMIT 1",
+            at,
+            read,
+        )?;
+        match (last_open, first_blocked) {
+            (Some(open), Some(blocked)) if blocked < open => {
+                tx.execute_one("UPDATE items SET blocked = 1 WHERE key = ?1 AND status = 'pending' AND blocked = 0", [open.2])?;
+                tx.execute_one(
+                    "UPDATE items SET blocked = 0 WHERE key = ?1 AND status = 'pending' AND blocked = 1",
+                    [blocked.2],
+                )?;
+                came_in = true;
+            }
+            _ => return Ok(came_in),
+        }
+    }
 }
 
 /// Looks at every key of a queue again, after its limits have changed.

@@ -121,9 +121,10 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    fn check(&self) -> Result<()> {
+    /// `path` names the arguments in errors.
+    fn check(&self, path: &str) -> Result<()> {
         let refuse = |field: &str, rule: &str| {
-            let path = format!("backoff.{field}");
+            let path = format!("{path}backoff.{field}");
             Err(Error::invalid(format!("{path} {rule}")).with("path", path))
         };
         if self.base_ms.is_some_and(|ms| ms < 0) {
@@ -198,7 +199,7 @@ records! {
         /// Unix milliseconds; only while claimed.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub lease_expires_at: Option<i64>,
-        /// Names the newest claim; 0 before the first.
+        /// Names the newest claim, and rises with each.
         pub fence: i64,
         #[serde(skip_serializing_if = "Option::is_none")]
         pub output: Option<Json>,
@@ -420,6 +421,8 @@ fn shift(tx: &Tx<'_>, queue: i64, from: Option<ItemStatus>, to: ItemStatus, coun
 
 /// Deletes an item that is finished, with its attempts.
 fn remove(tx: &Tx<'_>, key: i64, queue: i64, status: ItemStatus) -> Result<()> {
+    let fence = tx.row("SELECT fence FROM items WHERE key = ?1", [key], |row| Ok(row.get::<_, i64>(0)?))?;
+    tx.execute("UPDATE tenants SET past_fence = ?2 WHERE number = ?1 AND past_fence < ?2", (tx.tenant, fence))?;
     tx.execute_one("DELETE FROM items WHERE key = ?1 AND status = ?2", (key, status))?;
     let status = status.as_str();
     tx.execute_one(&format!("UPDATE queues SET {status} = {status} - 1 WHERE key = ?1"), [queue])

@@ -145,7 +145,7 @@ fn check(arguments: &ConfigureQueue) -> Result<()> {
             }
         }
     }
-    arguments.backoff.iter().flatten().try_for_each(|backoff| backoff.check())
+    arguments.backoff.iter().flatten().try_for_each(|backoff| backoff.check(""))
 }
 
 pub(crate) fn configure(tx: &Tx<'_>, arguments: ConfigureQueue) -> Result<QueueInfo> {

@@ -62,6 +62,7 @@ arguments! {
         pub fence: i64,
         /// Milliseconds until it can be claimed again; 0 unless given.
         pub delay_ms: Option<i64>,
+        /// At most 256 bytes, no control characters.
         pub reason: Option<String>,
     }
 }
@@ -308,6 +309,9 @@ pub(crate) fn fail(tx: &Tx<'_>, arguments: FailItem) -> Result<Failed> {
 
 pub(crate) fn release(tx: &Tx<'_>, arguments: ReleaseItem) -> Result<Released> {
     check_ms("delayMs", arguments.delay_ms, 0, LONGEST_DELAY_MS)?;
+    if let Some(Err(rule)) = arguments.reason.as_deref().map(Name::check_text) {
+        return Err(Error::invalid(format!("reason {rule}")).with("path", "reason"));
+    }
     let digest = hex(&arguments)?;
     let item = match turn(tx, &arguments.id, arguments.fence, "release", &digest)? {
         Turn::Repeated(answer) => return Ok(answer),

@@ -81,7 +81,7 @@ pub const WEIGHTS: [(Actor, u64, bool); 30] = [
     (Actor::ClockJumper, 25, true),
     (Actor::ClockTurner, 5, true),
     (Actor::Sleeper, 3, true),
-    (Actor::Crasher, 3, true),
+    (Actor::Crasher, 2, true),
 ];
 
 /// The calls of one seed. It looks at the model to find what is worth calling for.
@@ -94,6 +94,8 @@ pub struct Actors {
     settled: Vec<Op>,
     /// Enqueued with an id or an idempotency key, to be made again.
     enqueued: Vec<Value>,
+    /// Appended with an id, to be made again.
+    appended: Vec<Value>,
     queues: Vec<&'static str>,
 }
 
@@ -109,7 +111,15 @@ impl Actors {
     pub fn new(mut random: Random) -> Self {
         // Few queues make crowds, many make orders over several.
         let count = random.between(1, QUEUES.len() as i64) as usize;
-        Self { random, items: 0, executions: 0, settled: Vec::new(), enqueued: Vec::new(), queues: QUEUES[..count].to_vec() }
+        Self {
+            random,
+            items: 0,
+            executions: 0,
+            settled: Vec::new(),
+            enqueued: Vec::new(),
+            appended: Vec::new(),
+            queues: QUEUES[..count].to_vec(),
+        }
     }
 
     /// The next call of an actor, if there is something for it to do.
@@ -154,6 +164,7 @@ impl Actors {
             "queue.enqueue" if op.arguments.get("id").is_some() || op.arguments.get("idempotencyKey").is_some() => {
                 self.enqueued.push(op.arguments.clone());
             }
+            "events.append" if op.arguments.get("id").is_some() => self.appended.push(op.arguments.clone()),
             _ => {}
         }
     }
@@ -208,13 +219,13 @@ impl Actors {
 
     fn item(&mut self, model: &Model) -> Value {
         let random = &mut self.random;
-        if random.percent(8) {
-            if let Some(mut known) = random.maybe_pick(&self.enqueued) {
-                if random.percent(25) {
-                    known["priority"] = json!(99);
-                }
-                return known;
+        if random.percent(8)
+            && let Some(mut known) = random.maybe_pick(&self.enqueued)
+        {
+            if random.percent(25) {
+                known["priority"] = json!(99);
             }
+            return known;
         }
         let mut item = json!({ "queue": self.queue() });
         let random = &mut self.random;
@@ -258,11 +269,11 @@ impl Actors {
         if random.percent(20) {
             item["requires"] = json!(self.capabilities(2));
         }
-        if self.random.percent(35) {
-            if let Some(execution) = self.execution(model) {
-                item["executionId"] = json!(execution);
-                item["nodeId"] = json!(self.random.pick(&NODES));
-            }
+        if self.random.percent(35)
+            && let Some(execution) = self.execution(model)
+        {
+            item["executionId"] = json!(execution);
+            item["nodeId"] = json!(self.random.pick(&NODES));
         }
         item
     }
@@ -568,6 +579,10 @@ impl Actors {
     }
 
     fn narrate(&mut self, model: &Model) -> Option<Op> {
+        if self.random.percent(8) {
+            let from = self.appended.len().saturating_sub(8);
+            return self.random.maybe_pick(&self.appended[from..]).map(|again| op("events.append", again));
+        }
         let execution = self.execution(model)?;
         let (name, mut arguments) = if self.random.percent(70) {
             ("events.append", self.event())

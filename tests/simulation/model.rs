@@ -255,10 +255,6 @@ impl Queue {
         ])
     }
 
-    pub fn key_names(&self) -> impl Iterator<Item = &String> {
-        self.keys.keys()
-    }
-
     /// How many more items of a key may run, where no clock has a say in it.
     pub fn timeless_room_of_key(&self, key: &str, claimed: i64) -> Option<i64> {
         let is_timeless = self.key_rate.is_none() && self.keys.get(key).is_none_or(|key| key.hold.is_none());
@@ -503,27 +499,33 @@ pub struct Model {
     ticks: [Option<(i64, i64)>; STORES],
     /// Every claim that was ever answered: which item, which fence. No two are the same, also not of items that share an id.
     granted: BTreeSet<(String, i64)>,
+    /// The largest fence of an item that is gone: where fences of a new item with an old id begin.
+    past_fence: i64,
     /// How often each thing worth reaching was reached.
     pub seen: BTreeMap<&'static str, u64>,
 }
 
 impl Model {
+    pub fn new(now: i64) -> Self {
+        Self { now, ..Self::default() }
+    }
+
     pub fn saw(&mut self, what: &'static str) {
         *self.seen.entry(what).or_default() += 1;
     }
 
     pub fn set_now(&mut self, now: i64) {
         for queue in &mut self.queues {
-            if let Some(rate) = &queue.rate {
-                if now < self.now {
-                    queue.bucket.clock_went_back(rate, self.now, now);
-                }
+            if let Some(rate) = &queue.rate
+                && now < self.now
+            {
+                queue.bucket.clock_went_back(rate, self.now, now);
             }
             for key in queue.keys.values_mut() {
-                if let Some(rate) = &queue.key_rate {
-                    if now < self.now {
-                        key.bucket.clock_went_back(rate, self.now, now);
-                    }
+                if let Some(rate) = &queue.key_rate
+                    && now < self.now
+                {
+                    key.bucket.clock_went_back(rate, self.now, now);
                 }
                 if let Some(hold) = &mut key.hold {
                     hold.passed |= now >= hold.until;
@@ -691,6 +693,7 @@ impl Model {
 
     fn remove_item(&mut self, index: usize) {
         self.items[index].gone = true;
+        self.past_fence = self.past_fence.max(self.items[index].fence);
         let id = self.items[index].id.clone();
         self.by_id.remove(&id);
         self.open.remove(&index);
@@ -908,7 +911,7 @@ impl Model {
             lease_expires_at: None,
             lease_ms: 0,
             graced_fence: 0,
-            fence: 0,
+            fence: if id.is_empty() { 0 } else { self.past_fence },
             output: None,
             last_error: None,
             progress: None,
@@ -1211,8 +1214,10 @@ impl Model {
             if !is_next {
                 ensure!(
                     may != May::Must,
-                    "the item {id:?} of the queue {queue:?} was passed over; {:?} came instead",
-                    next.map(|found| &found["id"])
+                    "the item {id:?} of the queue {queue:?} was passed over; {:?} came instead. The item is\n    {}\n  of\n    {:?}",
+                    next.map(|found| &found["id"]),
+                    self.item_json(index),
+                    self.queues[item.queue]
                 );
                 self.saw(match why_not {
                     "its queue is paused" => "a pause keeps an item back",

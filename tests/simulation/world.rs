@@ -13,9 +13,6 @@ use crate::common::{Folder, START, clock, options};
 use crate::model::{Model, Op, STORES, Status, Verdict, ensure};
 use crate::random::Random;
 
-/// How many of the last operations are shown when something is wrong.
-const REMEMBERED: usize = 30;
-
 pub struct World {
     pub model: Model,
     pub stores: Vec<Store>,
@@ -30,6 +27,8 @@ pub struct World {
     path: PathBuf,
     files: usize,
     pub step: usize,
+    /// How many of the last operations are shown when something is wrong.
+    remembers: usize,
 }
 
 /// How a run ended.
@@ -40,7 +39,7 @@ pub struct Failure {
 }
 
 impl World {
-    pub fn new(seed: u64) -> Self {
+    pub fn new(seed: u64, remembers: usize) -> Self {
         let mut random = Random::new(seed);
         // Each seed has another mix of actors; some have few kinds of them, and those act often.
         let weights = WEIGHTS
@@ -49,13 +48,27 @@ impl World {
                 weight * if *optional { random.pick(&[0, 1, 1, 1, 1, 3]) } else { random.pick(&[1, 1, 2]) }
             })
             .collect();
-        let (folder, clock) = (Folder::new(), clock());
+        let (folder, clock) = (Folder::in_memory(), clock());
         let path = folder.file("0.db");
         let stores = (0..STORES).map(|_| Store::open_with(&path, options(&clock)).unwrap()).collect();
         let raw = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
         let actors = Actors::new(Random::new(random.next()));
-        let model = Model { now: START, ..Model::default() };
-        Self { model, stores, raw, random, last: VecDeque::new(), actors, weights, clock, folder, path, files: 0, step: 0 }
+        let model = Model::new(START);
+        Self {
+            model,
+            stores,
+            raw,
+            random,
+            last: VecDeque::new(),
+            actors,
+            weights,
+            clock,
+            folder,
+            path,
+            files: 0,
+            step: 0,
+            remembers,
+        }
     }
 
     /// Runs so many steps, looks at everything now and then, and brings all work to its end.
@@ -64,8 +77,8 @@ impl World {
             while self.step < steps {
                 self.step += 1;
                 self.take_step()?;
-                if self.step % look_every == 0 {
-                    checks::look(self, self.step % (look_every * 10) == 0)?;
+                if self.step.is_multiple_of(look_every) {
+                    checks::look(self, self.step.is_multiple_of(look_every * 10))?;
                 }
             }
             checks::look(self, true)?;
@@ -78,7 +91,7 @@ impl World {
     }
 
     fn note(&mut self, line: String) {
-        if self.last.len() == REMEMBERED {
+        if self.last.len() == self.remembers {
             self.last.pop_front();
         }
         self.last.push_back(format!("{:>6} {} {line}", self.step, self.model.now - START));
@@ -214,11 +227,14 @@ impl World {
             let mut left = before.clone();
             let doomed = if how == 1 { None } else { self.actors.act(Actor::Producer, &self.model) };
             if let Some(op) = doomed {
-                // A part of what the call writes reaches the file.
                 let _ = self.stores[0].call(op.name, &op.arguments.to_string());
                 let after = std::fs::read(wal(&self.path)).unwrap_or_default();
-                if after.len() > before.len() && after.starts_with(&before) {
-                    left = after[..self.random.between(before.len() as i64, after.len() as i64 - 1) as usize].to_vec();
+                if let Some(written) = written(&before, &after) {
+                    // A part of what the call wrote has reached the file. The last byte, which commits, is not of it.
+                    let end = self.random.between(written.start as i64, written.end as i64 - 1) as usize;
+                    left.truncate(written.start);
+                    left.extend_from_slice(&after[written.start..end]);
+                    left.extend_from_slice(before.get(end..).unwrap_or_default());
                     self.model.saw("a crash in the middle of a call");
                 }
             }
@@ -305,6 +321,18 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Where one write-ahead log differs from the one it was before; nothing where it was begun anew.
+fn written(before: &[u8], after: &[u8]) -> Option<std::ops::Range<usize>> {
+    const HEADER: usize = 32;
+    if before.get(..HEADER)? != after.get(..HEADER)? {
+        return None;
+    }
+    let differs = |at: &usize| before.get(*at) != after.get(*at);
+    let start = (HEADER..after.len()).find(differs)?;
+    let end = (start..after.len()).rev().find(differs)?;
+    Some(start..end + 1)
 }
 
 fn shorten(text: &str, most: usize) -> String {

@@ -999,7 +999,11 @@ export type ReleaseItem = { id: Name, fence: number,
 /**
  * Milliseconds until it can be claimed again; 0 unless given.
  */
-delayMs?: number, reason?: string, };
+delayMs?: number, 
+/**
+ * At most 256 bytes, no control characters.
+ */
+reason?: string, };
 
 export type ReleaseOutcome = "released" | "cancelled";
 
@@ -1319,7 +1323,7 @@ workerId?: string,
  */
 leaseExpiresAt?: number, 
 /**
- * Names the newest claim; 0 before the first.
+ * Names the newest claim, and rises with each.
  */
 fence: number, output?: JsonValue, 
 /**
