@@ -348,7 +348,8 @@ CREATE TABLE worker_history (
     at        INTEGER NOT NULL
 ) STRICT;
 
--- How long finished things are kept, in milliseconds; for ever where NULL. The cursors are where the next pass goes on.
+-- How long finished things are kept, in milliseconds; for ever where NULL. The cursors are where a walk goes on; due is when the next
+-- one can find something, or, during a walk, what it has found of that so far.
 CREATE TABLE retention (
     tenant           INTEGER PRIMARY KEY REFERENCES tenants (number),
     executions_ms    INTEGER CHECK (executions_ms >= 0),
@@ -357,5 +358,7 @@ CREATE TABLE retention (
     dead_letters_ms  INTEGER CHECK (dead_letters_ms >= 0),
     history_ms       INTEGER CHECK (history_ms >= 0),
     execution_cursor INTEGER NOT NULL DEFAULT 0,
-    item_cursor      INTEGER NOT NULL DEFAULT 0
+    execution_due    INTEGER NOT NULL DEFAULT 0,
+    item_cursor      INTEGER NOT NULL DEFAULT 0,
+    item_due         INTEGER NOT NULL DEFAULT 0
 ) STRICT;

@@ -126,7 +126,7 @@ function missingWasmBindgen() {
     await mustRun("cargo", [...args, "--force"], { log: "wasm-bindgen-cli", env: { CARGO_TARGET_DIR: build }, deadlineMs: 30 * minute });
     rmSync(build, { recursive: true, force: true });
   };
-  return [{ what: `wasm-bindgen-cli ${version} in target/tools`, command: `cargo ${args.join(" ")}`, install }];
+  return [{ what: `wasm-bindgen-cli ${version} in target/tools (once; takes some minutes)`, command: `cargo ${args.join(" ")}`, install }];
 }
 
 export function lockedVersion(crate) {

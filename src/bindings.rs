@@ -110,6 +110,8 @@ pub fn bindings() -> Bindings {
         arguments: false,
     };
     types.record::<crate::ErrorCode>();
+    // Imports take bytes, and are no operations of the list.
+    types.record::<crate::imports::ImportReport>();
     let mut table = String::new();
     let mut interfaces: Vec<(String, String)> = Vec::new();
     let mut top_level = String::new();
@@ -171,8 +173,16 @@ What a store does, as JavaScript calls it. Times are integers, Unix milliseconds
 transaction: all or nothing, unless it says otherwise. Ids and names are 1 to 256 bytes of UTF-8 without control characters. JSON documents may
 be 16 MiB of text and 128 levels deep; what JSON cannot hold (functions, cycles, BigInt, NaN, Map, Set, typed arrays, Blobs) is refused.
 
-The last argument, `options`, is `{ signal?, timeoutMs? }`. A `List` can be awaited for one page (`{ items, nextCursor, damaged? }`) or
-iterated with `for await` for all rows.
+The last argument, `options`, is `{ signal?, timeoutMs? }`; an abort rejects with the signal's reason, and undoes nothing. A `List` can be awaited
+for one page (`{ items, nextCursor, damaged? }`) or iterated with `for await` for all rows. A page of a filtered list may be short, or empty,
+before the end: only `nextCursor: null` is the end. Lone surrogates in strings become U+FFFD.
+
+`store.batch((tx) => [tx.queue.enqueue(…), tx.events.append(…)])` runs operations that change something in one transaction and answers their
+results in order. `store.forTenant(id)` has the same operations, bound to one tenant. `store.imports.jamjet(blob)` imports a JamJet state database.
+`store.info()` tells versions, storage and room; `store.persist()` asks the browser to keep the data; `store.close()` ends a handle.
+
+The state of an execution is what its log makes of it: `node_completed` and `approval_received` merge their `statePatch`, `workflow_completed`
+sets `finalState`, and `setState`, `patchState` and `appendToState` write events of their own. The types of events are at the end, as `KnownEvents`.
 
 Any operation may fail with `invalid_argument` (an unknown field, a wrong type, a value that is not allowed; `details.path` names it),
 `too_large` (a document), `closed`, `timeout` (outcome unknown), `busy`, `quota_exceeded` (no room left; nothing is changed),
@@ -180,6 +190,22 @@ Any operation may fail with `invalid_argument` (an unknown field, a wrong type, 
 with `not_found`; creating what exists with other arguments, `conflict`; a call under a fence that is not the item's current one,
 `lease_lost`; a change that a status does not allow, `invalid_transition`.
 ";
+
+/// What `setStatus` allows.
+fn transitions() -> String {
+    use crate::executions::ExecutionStatus::{Cancelled, Completed, Failed, LimitExceeded, Paused, Pending, Running};
+    let all = [Pending, Running, Paused, Completed, Failed, Cancelled, LimitExceeded];
+    let mut text = "\n## Status transitions\n\nWhat `executions.setStatus` allows; anything else is `invalid_transition`. Setting the status that it has changes nothing. The last four are\nterminal: events appended later are recorded, and change neither status nor state.\n\n| from | to |\n|---|---|\n".to_owned();
+    for from in all {
+        let to: Vec<&str> = all.iter().filter(|to| from.may_become(**to)).map(|to| to.as_str()).collect();
+        text.push_str(&format!(
+            "| {} | {} |\n",
+            from.as_str(),
+            if to.is_empty() { "(terminal)".to_owned() } else { to.join(", ") }
+        ));
+    }
+    text
+}
 
 /// The reference for readers: each operation with its signature, and the types it speaks of.
 fn reference(methods: &[(&Operation, String, String, String)], declarations: &BTreeMap<String, String>) -> String {
@@ -194,7 +220,9 @@ fn reference(methods: &[(&Operation, String, String, String)], declarations: &BT
         let doc: Vec<&str> = operation.doc.iter().map(|line| line.trim()).collect();
         text.push_str(&format!("\n### {}\n\n{}\n\n```ts\n{signature}\n```\n", operation.name, doc.join(" ")));
     }
+    text.push_str(&transitions());
     text.push_str("\n## Types\n\n```ts\n");
+    text.push_str(HEAD.split_once("\n\n").map_or(HEAD, |(_, types)| types));
     for declaration in declarations.values() {
         text.push_str(declaration.trim_end());
         text.push_str("\n\n");

@@ -390,7 +390,8 @@ impl Budget {
     fn spend(&mut self, input_tokens: i64, output_tokens: i64, cost_usd: f64) {
         self.input_tokens = self.input_tokens.saturating_add(input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(output_tokens);
-        self.cost_usd += cost_usd;
+        // A sum beyond what JSON can write would read as null.
+        self.cost_usd = (self.cost_usd + cost_usd).clamp(f64::MIN, f64::MAX);
     }
 }
 

@@ -252,8 +252,9 @@ fn unicode_escape(bytes: &[u8], at: usize) -> Option<u32> {
     u32::from_str_radix(std::str::from_utf8(&escape[2..]).ok()?, 16).ok()
 }
 
-/// Where in JSON text the byte `offset` lies, as a path like `items[3].cost`. For messages.
-pub(crate) fn path_at(text: &str, offset: usize) -> String {
+/// Where in JSON text the byte `offset` lies, as a path like `items[3].cost`; or where `missing` would lie, a member that the object
+/// which ends there lacks. For messages.
+pub(crate) fn path_at(text: &str, offset: usize, missing: Option<&str>) -> String {
     enum Level {
         Array(usize),
         Object(String),
@@ -290,6 +291,9 @@ pub(crate) fn path_at(text: &str, offset: usize) -> String {
             _ => {}
         }
         at += 1;
+    }
+    if let (Some(missing), Some(Level::Object(key))) = (missing, levels.last_mut()) {
+        *key = missing.to_owned();
     }
     let mut path = String::new();
     for level in &levels {

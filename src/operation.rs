@@ -519,10 +519,11 @@ fn unknown_operation(name: &str) -> Error {
 fn parse<A: DeserializeOwned>(operation: &str, text: &str) -> Result<A> {
     let mended: Cow<'_, str> = replace_lone_surrogates(text);
     serde_json::from_str(&mended).map_err(|error| {
-        // One line of text: the column is the number of bytes read.
-        let path = path_at(&mended, offset(&mended, error.line(), error.column()));
         let said = error.to_string();
         let said = said.rsplit_once(" at line ").map_or(said.as_str(), |(before, _)| before);
+        let missing = said.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
+        let path = path_at(&mended, offset(&mended, error.line(), error.column()), missing);
+        let said = if missing.is_some() { "is missing" } else { said };
         let place = if path.is_empty() { operation.to_owned() } else { format!("{operation}: {path}") };
         Error::invalid(format!("{place}: {}", in_words_of_json(said))).with("operation", operation).with("path", path)
     })
@@ -546,6 +547,7 @@ fn in_words_of_json(said: &str) -> String {
         ("invalid type: map", "invalid type: object"),
         ("invalid type: sequence", "invalid type: array"),
         ("unknown variant", "unknown value"),
+        ("expected value", "this is not a value that is allowed here"),
     ] {
         said = said.replace(rust, json);
     }

@@ -33,7 +33,7 @@ pub enum Order {
 #[cfg_attr(feature = "development", derive(ts_rs::TS))]
 pub struct Page<T> {
     pub items: Vec<T>,
-    /// Where the next page begins; null at the end.
+    /// Where the next page begins; null at the end. Only null is the end: a page of a filtered list may be short, or empty, before it.
     pub next_cursor: Option<String>,
     /// Rows of this page that cannot be read. The others are all in `items`.
     #[serde(skip_serializing_if = "Vec::is_empty")]

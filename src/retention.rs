@@ -1,7 +1,5 @@
 //! How long finished things are kept.
 
-use serde::{Deserialize, Deserializer};
-
 use crate::error::{Error, Result};
 use crate::executions;
 use crate::queue;
@@ -32,23 +30,19 @@ records! {
 arguments! {
     /// Times to change. What is left out stays; null keeps for ever again.
     pub struct SetRetention {
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub executions_ms: Option<Option<i64>>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub items_ms: Option<Option<i64>>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub attempts_ms: Option<Option<i64>>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub dead_letters_ms: Option<Option<i64>>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub history_ms: Option<Option<i64>>,
     }
 
     pub struct GetRetention {}
-}
-
-fn change<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<i64>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
 }
 
 pub(crate) fn get(tx: &Tx<'_>, _: GetRetention) -> Result<RetentionTimes> {
@@ -85,7 +79,8 @@ pub(crate) fn set(tx: &Tx<'_>, changes: SetRetention) -> Result<RetentionTimes> 
     tx.execute_one(
         "INSERT INTO retention (tenant, executions_ms, items_ms, attempts_ms, dead_letters_ms, history_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
          ON CONFLICT (tenant) DO UPDATE SET executions_ms = excluded.executions_ms, items_ms = excluded.items_ms,
-             attempts_ms = excluded.attempts_ms, dead_letters_ms = excluded.dead_letters_ms, history_ms = excluded.history_ms",
+             attempts_ms = excluded.attempts_ms, dead_letters_ms = excluded.dead_letters_ms, history_ms = excluded.history_ms,
+             item_cursor = 0, item_due = 0, execution_cursor = 0, execution_due = 0",
         (
             tx.tenant,
             changes.executions_ms.unwrap_or(before.executions_ms),
@@ -98,48 +93,100 @@ pub(crate) fn set(tx: &Tx<'_>, changes: SetRetention) -> Result<RetentionTimes> 
     get(tx, GetRetention {})
 }
 
-/// Lets go of finished things whose time is over, at most `limit` rows. Answers how many. Things are finished in about the order in
-/// which they began, so each pass walks on from where the last one stopped, and no index of endings is kept.
-pub(crate) fn prune(tx: &Tx<'_>, limit: i64) -> Result<i64> {
+/// What a step of pruning did.
+#[derive(Default)]
+pub(crate) struct Pruned {
+    pub(crate) looked_at: i64,
+    pub(crate) pruned: i64,
+}
+
+/// Lets go of finished things whose time is over, looking at no more than `limit` rows. It has looked at fewer when there is nothing more
+/// to do now. Things are finished in about the order in which they began, so each pass walks on from where the last one stopped, and no
+/// index of endings is kept; at the end of a walk it is known when the next one can find something.
+pub(crate) fn prune(tx: &Tx<'_>, limit: i64) -> Result<Pruned> {
     let kept = get(tx, GetRetention {})?;
     let cutoff = |ms: Option<i64>| ms.map(|ms| tx.now.saturating_sub(ms));
-    let mut pruned = 0;
+    let mut done = Pruned::default();
     if let Some(cutoff) = cutoff(kept.history_ms) {
-        pruned += workers::prune_history(tx, cutoff, limit)?;
+        done.pruned = workers::prune_history(tx, cutoff, limit)?;
+        done.looked_at = done.pruned;
     }
-    if kept.items_ms.is_some() || kept.dead_letters_ms.is_some() || kept.attempts_ms.is_some() {
+    let least = [kept.items_ms, kept.dead_letters_ms, kept.attempts_ms].into_iter().flatten().min();
+    if let Some(least) = least {
         let cutoffs = queue::Cutoffs {
             finished: cutoff(kept.items_ms),
             dead_letters: cutoff(kept.dead_letters_ms),
             attempts: cutoff(kept.attempts_ms),
         };
-        pruned += pass(tx, "item_cursor", limit - pruned, |after, limit| queue::prune(tx, cutoffs, after, limit))?;
+        pass(tx, &ITEMS, least, limit, &mut done, |after, limit| queue::prune(tx, cutoffs, after, limit))?;
     }
-    if let Some(cutoff) = cutoff(kept.executions_ms) {
-        pruned += pass(tx, "execution_cursor", limit - pruned, |after, limit| executions::prune(tx, cutoff, after, limit))?;
+    if let Some(least) = kept.executions_ms {
+        let cutoff = tx.now.saturating_sub(least);
+        pass(tx, &EXECUTIONS, least, limit, &mut done, |after, limit| executions::prune(tx, cutoff, after, limit))?;
     }
-    Ok(pruned)
+    Ok(done)
 }
 
 /// How far a pass got.
 pub(crate) struct Pass {
+    pub(crate) looked_at: i64,
     pub(crate) pruned: i64,
     /// The last key looked at; none at the end of the table.
     pub(crate) last: Option<i64>,
+    /// When the time of a row that was kept is over.
+    pub(crate) earliest: Option<i64>,
 }
 
-/// Goes on with a walk over a table, and begins anew at its end.
-fn pass(tx: &Tx<'_>, cursor: &str, limit: i64, step: impl FnOnce(i64, i64) -> Result<Pass>) -> Result<i64> {
-    if limit <= 0 {
-        return Ok(0);
+impl Pass {
+    /// A pass over rows with these keys, of which there could have been `limit`.
+    pub(crate) fn over(keys: impl ExactSizeIterator<Item = i64>, limit: i64) -> Self {
+        let looked_at = keys.len() as i64;
+        Self { looked_at, pruned: 0, last: keys.last().filter(|_| looked_at == limit), earliest: None }
     }
-    let after =
-        tx.row(&format!("SELECT {cursor} FROM retention WHERE tenant = ?1"), [tx.tenant], |row| Ok(row.get::<_, i64>(0)?))?;
-    let after = after.unwrap_or(0);
-    let pass = step(after, limit)?;
-    let next = pass.last.unwrap_or(0);
-    if next != after {
-        tx.execute_one(&format!("UPDATE retention SET {cursor} = ?2 WHERE tenant = ?1"), (tx.tenant, next))?;
+
+    /// A row that is kept until `at`.
+    pub(crate) fn keep_until(&mut self, at: i64) {
+        self.earliest = Some(self.earliest.map_or(at, |earliest| earliest.min(at)));
     }
-    Ok(pass.pruned)
+}
+
+/// The statements for where a walk stands.
+struct Walk {
+    read: &'static str,
+    write: &'static str,
+}
+
+const ITEMS: Walk = Walk {
+    read: "SELECT item_cursor, item_due FROM retention WHERE tenant = ?1",
+    write: "UPDATE retention SET item_cursor = ?2, item_due = ?3 WHERE tenant = ?1",
+};
+
+const EXECUTIONS: Walk = Walk {
+    read: "SELECT execution_cursor, execution_due FROM retention WHERE tenant = ?1",
+    write: "UPDATE retention SET execution_cursor = ?2, execution_due = ?3 WHERE tenant = ?1",
+};
+
+/// Goes on with a walk over a table; begins another one only when it can find something. `least` is for how long things are kept at least.
+fn pass(
+    tx: &Tx<'_>,
+    walk: &Walk,
+    least: i64,
+    limit: i64,
+    done: &mut Pruned,
+    step: impl FnOnce(i64, i64) -> Result<Pass>,
+) -> Result<()> {
+    let left = limit - done.looked_at;
+    let (after, due) =
+        tx.row(walk.read, [tx.tenant], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?.unwrap_or((0, 0));
+    if left <= 0 || (after == 0 && due > tx.now) {
+        return Ok(());
+    }
+    let pass = step(after, left)?;
+    // What is not finished yet is kept for `least` from now on, or longer.
+    let so_far = if after == 0 { tx.now.saturating_add(least) } else { due };
+    let due = pass.earliest.map_or(so_far, |earliest| earliest.min(so_far));
+    tx.execute_one(walk.write, (tx.tenant, pass.last.unwrap_or(0), due))?;
+    done.looked_at += pass.looked_at;
+    done.pruned += pass.pruned;
+    Ok(())
 }

@@ -130,6 +130,7 @@ impl Store {
         // While another process makes the file, SQLite answers "busy" at once where waiting could deadlock (the change to WAL).
         let mut patience = BUSY_TIMEOUT;
         loop {
+            refuse_newer(path.as_ref())?;
             let connection = Connection::open(&path)?;
             connection.busy_timeout(BUSY_TIMEOUT)?;
             match Self::prepare(connection, options.clone(), |connection| set_journal_mode(connection, "wal")) {
@@ -313,6 +314,35 @@ impl crate::operation::Queue<'_> {
     }
 }
 
+/// Refuses a file of a newer version by its header, where that tells it: opening it would leave files of SQLite's beside it.
+#[cfg(not(target_arch = "wasm32"))]
+fn refuse_newer(path: &Path) -> Result<()> {
+    use std::io::Read;
+    let mut header = [0; 72];
+    let mut wal = path.as_os_str().to_owned();
+    wal.push("-wal");
+    // With something in the WAL, the header may be old.
+    let is_whole = std::fs::metadata(wal).map_or(true, |wal| wal.len() == 0);
+    let is_read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut header)).is_ok();
+    let word = |at: usize| i64::from(u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
+    if is_whole && is_read && header.starts_with(b"SQLite format 3\0") && word(68) == APPLICATION_ID && word(60) > SCHEMA_VERSION
+    {
+        return Err(too_new(word(60)));
+    }
+    Ok(())
+}
+
+fn too_new(schema: i64) -> Error {
+    Error::new(
+        ErrorCode::SchemaTooNew,
+        format!(
+            "the store has schema {schema}, and this version of runkeep knows schemas up to {SCHEMA_VERSION}; use a newer version"
+        ),
+    )
+    .with("schema", schema)
+    .with("supported", SCHEMA_VERSION)
+}
+
 /// Refuses files that this version must not write to.
 fn check_file(connection: &Connection) -> Result<()> {
     // One state of the file: somebody else may be migrating it right now.
@@ -328,14 +358,7 @@ fn check_file(connection: &Connection) -> Result<()> {
         ));
     }
     if schema > SCHEMA_VERSION {
-        return Err(Error::new(
-            ErrorCode::SchemaTooNew,
-            format!(
-                "the store has schema {schema}, and this version of runkeep knows schemas up to {SCHEMA_VERSION}; use a newer version"
-            ),
-        )
-        .with("schema", schema)
-        .with("supported", SCHEMA_VERSION));
+        return Err(too_new(schema));
     }
     Ok(())
 }

@@ -148,7 +148,7 @@ pub(crate) fn create(tx: &Tx<'_>, arguments: CreateTenant) -> Result<Created<Ten
         }
     }
     let id = arguments.id.map_or_else(|| crate::ids::new_id(tx.now), |id| id.to_string());
-    let last = tx.row("SELECT max(number) FROM tenants", (), |row| Ok(row.get::<_, i64>(0)?))?;
+    let last = tx.row("SELECT number FROM tenants ORDER BY number DESC LIMIT 1", (), |row| Ok(row.get::<_, i64>(0)?))?;
     tx.execute_one(
         "INSERT INTO tenants (number, id, name, status, policy, limits, digest, created_at, updated_at)
          VALUES (?1, ?2, ?3, 'active', ?4, ?5, ?6, ?7, ?7)",

@@ -48,6 +48,7 @@ fn a_newer_schema_is_refused_and_the_file_untouched() {
     assert_eq!(error.code(), ErrorCode::SchemaTooNew);
     assert_eq!(error.details()["schema"], runkeep::SCHEMA_VERSION + 1);
     assert_eq!(std::fs::read(&path).unwrap(), before);
+    assert!(!folder.file("store.db-wal").exists() && !folder.file("store.db-shm").exists(), "nothing is left beside it");
     // Still refused, and still untouched, where the newer version's last changes are in the WAL.
     let newer = Connection::open(&path).unwrap();
     newer.execute_batch("CREATE TABLE of_the_future (a) STRICT").unwrap_or_default();

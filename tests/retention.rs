@@ -198,3 +198,40 @@ fn many_rows_go_in_bounded_steps_and_what_is_kept_among_them_stays() {
     clock.advance(1000);
     assert_eq!(prune(&store, 10_000), [1]);
 }
+
+#[test]
+fn a_sweep_finds_the_old_item_behind_many_that_stay() {
+    let (store, clock) = in_memory();
+    let waiting: Vec<_> = (0..1000).map(|_| json!({ "queue": "wait" })).collect();
+    call(&store, "queue.enqueueMany", json!({ "items": waiting }));
+    call(&store, "queue.enqueue", json!({ "queue": "q", "id": "old" }));
+    call(&store, "queue.cancel", json!({ "id": "old" }));
+    call(&store, "retention.set", json!({ "itemsMs": 1000 }));
+    clock.advance(5000);
+    let mut sweeps = Vec::new();
+    loop {
+        let report = call(&store, "sweep", json!({}));
+        sweeps.push(report["pruned"].as_i64().unwrap());
+        if report["more"] == false {
+            break;
+        }
+    }
+    assert_eq!(sweeps, [0, 0, 1], "500 rows are looked at in each");
+    assert!(call(&store, "queue.get", json!({ "id": "old" })).is_null());
+}
+
+#[test]
+fn nothing_is_walked_again_before_something_can_be_due() {
+    let (store, clock) = in_memory();
+    call(&store, "retention.set", json!({ "itemsMs": 60_000 }));
+    let items: Vec<_> = (0..600).map(|n| json!({ "queue": "q", "id": format!("i{n}") })).collect();
+    call(&store, "queue.enqueueMany", json!({ "items": items }));
+    assert_eq!(call(&store, "sweep", json!({}))["more"], true, "the first walk has not ended");
+    assert_eq!(call(&store, "sweep", json!({}))["more"], false);
+    call(&store, "queue.cancel", json!({ "id": "i7" }));
+    clock.advance(59_999);
+    assert_eq!(call(&store, "sweep", json!({}))["pruned"], 0);
+    clock.advance(1);
+    let pruned: i64 = (0..3).map(|_| call(&store, "sweep", json!({}))["pruned"].as_i64().unwrap()).sum();
+    assert_eq!(pruned, 1);
+}

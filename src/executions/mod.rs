@@ -519,13 +519,17 @@ pub(crate) fn prune(tx: &Tx<'_>, cutoff: i64, after: i64, limit: i64) -> Result<
         (first.max(after.saturating_add(1)), last, limit),
         |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?)),
     )?;
-    let looked_at = executions.len() as i64;
-    let mut pass = Pass { pruned: 0, last: executions.last().map(|execution| execution.0).filter(|_| looked_at == limit) };
+    let mut pass = Pass::over(executions.iter().map(|execution| execution.0), limit);
     for (key, completed_at) in executions {
-        // An item that is still held settles first: its holder must not be told that there never was one.
-        if completed_at.is_some_and(|at| at <= cutoff) && queue::remove_of_execution(tx, key)? {
+        let Some(at) = completed_at else { continue };
+        if at > cutoff {
+            pass.keep_until(tx.now + (at - cutoff));
+        } else if queue::remove_of_execution(tx, key)? {
             remove(tx, &Head::by_key(tx, key)?)?;
             pass.pruned += 1;
+        } else {
+            // An item that is still held settles first: its holder must not be told that there never was one.
+            pass.keep_until(tx.now);
         }
     }
     Ok(pass)

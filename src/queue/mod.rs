@@ -91,7 +91,7 @@ impl ItemStatus {
     }
 }
 
-/// The delay before the next attempt: by default 1 s, doubled with each attempt, at most 64 s, without jitter.
+/// The delay before the next attempt: by default 2 s after the first, doubled with each attempt, at most 64 s, without jitter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[cfg_attr(feature = "development", derive(ts_rs::TS), ts(optional_fields))]
@@ -637,19 +637,28 @@ pub(crate) fn prune(tx: &Tx<'_>, cutoffs: Cutoffs, after: i64, limit: i64) -> Re
             Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, columns.get::<ItemStatus>(2)?, columns.get::<Option<i64>>(3)?))
         },
     )?;
-    let looked_at = items.len() as i64;
-    let mut pass = Pass { pruned: 0, last: items.last().map(|item| item.0).filter(|_| looked_at == limit) };
+    let mut pass = Pass::over(items.iter().map(|item| item.0), limit);
     for (key, queue, status, finished_at) in items {
         let cutoff = match status {
             ItemStatus::Completed | ItemStatus::Cancelled => cutoffs.finished,
             ItemStatus::DeadLettered => cutoffs.dead_letters,
             _ => None,
         };
-        if cutoff.zip(finished_at).is_some_and(|(cutoff, at)| at <= cutoff) {
-            remove(tx, key, queue, status)?;
-            pass.pruned += 1;
-        } else if let Some(cutoff) = cutoffs.attempts {
+        if let Some((cutoff, at)) = cutoff.zip(finished_at) {
+            if at <= cutoff {
+                remove(tx, key, queue, status)?;
+                pass.pruned += 1;
+                continue;
+            }
+            pass.keep_until(tx.now + (at - cutoff));
+        }
+        if let Some(cutoff) = cutoffs.attempts {
             pass.pruned += tx.execute("DELETE FROM attempts WHERE item = ?1 AND ended_at <= ?2", (key, cutoff))? as i64;
+            let next =
+                tx.row("SELECT min(ended_at) FROM attempts WHERE item = ?1", [key], |row| Ok(row.get::<_, Option<i64>>(0)?))?;
+            if let Some(at) = next.flatten() {
+                pass.keep_until(tx.now + (at - cutoff));
+            }
         }
     }
     Ok(pass)

@@ -53,17 +53,17 @@ arguments! {
     /// Settings to change. What is left out stays, null clears.
     pub struct ConfigureQueue {
         pub name: Name,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub concurrency: Option<Option<i64>>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub key_concurrency: Option<Option<i64>>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub rate_limit: Option<Option<QueueRate>>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub key_rate_limit: Option<Option<QueueRate>>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub max_attempts: Option<Option<i64>>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub backoff: Option<Option<Backoff>>,
     }
 
@@ -89,11 +89,6 @@ arguments! {
         pub order: Option<Order>,
         pub cursor: Option<String>,
     }
-}
-
-/// A setting that is given: a value, or null to clear it. Left out, it is `None`.
-fn change<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<T>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
 }
 
 /// A field that may be null, and may not be left out.

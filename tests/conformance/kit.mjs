@@ -29,17 +29,22 @@ export const log = (store, executionId) => all(store.events.list({ executionId }
 /** The events of an execution as `[type, data]`. */
 export const story = async (store, executionId) => (await log(store, executionId)).map(({ type, data }) => [type, data]);
 
-/** All that can be read of a store. */
+/** All that can be read of a store, or of a tenant's part of it. */
 export async function contents(store) {
-  const executions = await all(store.executions.list());
-  const items = await all(store.queue.list());
+  const [executions, items] = await Promise.all([all(store.executions.list()), all(store.queue.list())]);
+  const namespaces = ["queues", "deadLetters", "workers", "approvals", "workflows", "timers", "cron", "tokens", "tenants"].filter((name) => name in store);
+  const perExecution = (read) => Promise.all(executions.map(({ id }) => read(id)));
   return {
     executions,
-    events: await Promise.all(executions.map(({ id }) => log(store, id))),
+    events: await perExecution((id) => log(store, id)),
+    snapshots: await perExecution((executionId) => all(store.snapshots.list({ executionId }))),
     items,
     attempts: await Promise.all(items.map(({ id }) => store.queue.attempts(id))),
     stats: await store.queues.stats(),
-    workers: await all(store.workers.list()),
+    counts: await store.executions.count({ groupBy: "status" }),
+    ...Object.fromEntries(await Promise.all(namespaces.map(async (namespace) => [namespace, await all(store[namespace].list())]))),
+    history: await all(store.workers.history()),
+    retention: await store.retention.get(),
   };
 }
 

@@ -228,7 +228,7 @@ export class Connection {
         earliest = Math.min(earliest, call.deadline);
       } else {
         const state = call.sent ? "its outcome is unknown" : "it was not sent, because the store was not ready";
-        this.#reject(call, new RunkeepError("timeout", `${call.operation} was not answered within ${call.timeoutMs} ms; ${state}.`));
+        this.#reject(call, new RunkeepError("timeout", `${call.operation} was not answered within ${call.timeoutMs + (call.wait?.ms ?? 0)} ms; ${state}.`));
       }
     }
     this.#watch(earliest);

@@ -1,5 +1,5 @@
 // Arguments to JSON text. JSON.stringify turns some values silently into null, {} or nothing; those are refused here, by path.
-import { invalid, RunkeepError } from "./errors.js";
+import { invalid, isRunkeepError, RunkeepError } from "./errors.js";
 
 // A document may have 128 levels and lies a few levels inside the arguments; its exact depth is the store's to check.
 const maxDepth = 128 + 8;
@@ -34,6 +34,7 @@ export function encode(args: object): string {
     if (++objects > maxObjects) throw new RunkeepError("too_large", `The arguments hold more than ${maxObjects} objects.`);
     // Not its toJSON: Node's Buffer has one, that makes an array of numbers.
     if (ArrayBuffer.isView(value)) refuse(key, `is a ${typeName(value)}; bytes cannot be part of a document`);
+    if (value instanceof Number || value instanceof BigInt || value instanceof Symbol) return check(value.valueOf(), key);
     if (value instanceof Date && Number.isNaN(value.getTime())) refuse(key, "is an invalid Date");
     if ("toJSON" in value && typeof value.toJSON === "function") {
       const replacement: unknown = value.toJSON(String(key));
@@ -67,13 +68,15 @@ export function encode(args: object): string {
     throw invalid(`${where} ${problem}.`, { path: where });
   }
 
-  for (const key of Object.keys(args)) check((args as Record<string, unknown>)[key], key);
   try {
+    for (const key of Object.keys(args)) check((args as Record<string, unknown>)[key], key);
     return JSON.stringify(args, hasErrors ? errorsAsData : undefined);
   } catch (error) {
-    // The engine's limit of string length; whatever a getter or a toJSON throws is the caller's own.
+    if (isRunkeepError(error)) throw error;
+    // The engine's limit of string length.
     if (error instanceof RangeError) throw new RunkeepError("too_large", "The arguments are too large to be sent as one text.");
-    throw error;
+    // A getter, a toJSON or a proxy of the caller's threw.
+    throw invalid(`The arguments cannot be read: ${error}.`, { path: pathOf(path) });
   }
 }
 

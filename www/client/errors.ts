@@ -26,6 +26,12 @@ export class RunkeepError extends Error {
     return "RunkeepError";
   }
 
+  /** For logs: JSON.stringify alone would leave the message out. */
+  toJSON(): object {
+    const { name, code, message, details, retryable } = this;
+    return { name, code, message, details, retryable };
+  }
+
   /** @internal */
   get [brand](): true {
     return true;

@@ -145,7 +145,7 @@ endedAt: number, outcome: AttemptOutcome, error?: JsonValue, };
 /** How a delivery ended that did not complete. */
 export type AttemptOutcome = "failed" | "lease_expired" | "released" | "cancelled";
 
-/** The delay before the next attempt: by default 1 s, doubled with each attempt, at most 64 s, without jitter. */
+/** The delay before the next attempt: by default 2 s after the first, doubled with each attempt, at most 64 s, without jitter. */
 export type Backoff = { kind: BackoffKind, 
 /**
  * Milliseconds; 1000 unless given.
@@ -334,6 +334,8 @@ export type DeadLetterId = { id: Name, };
 export type Decision = "approved" | "rejected";
 
 export type DeleteExecution = { id: Name, };
+
+export type DifferingSnapshot = { tenantId: string, executionId: string, sequence: number, };
 
 /** A new work item. */
 export type EnqueueItem = { 
@@ -605,6 +607,36 @@ key?: Name,
  */
 until: number | null, };
 
+/** What became of the rows of one table. */
+export type ImportCounts = { read: number, imported: number, 
+/**
+ * Imported before.
+ */
+skipped: number, rejected: number, };
+
+/** What an import did. Importing the same file again adds nothing. */
+export type ImportReport = { 
+/**
+ * By the tables of the file.
+ */
+tables: { [key in string]: ImportCounts }, 
+/**
+ * Executions whose row said something else than their events; an `execution_reconciled` follows those.
+ */
+reconciled: Array<ReconciledExecution>, 
+/**
+ * Rows that were not imported, and why.
+ */
+rejected: Array<RejectedRow>, 
+/**
+ * Snapshots whose state is not what the events before them make. They were imported with what the events make.
+ */
+differingSnapshots: Array<DifferingSnapshot>, 
+/**
+ * Events of other types than those of this store, or with other data, by the type under which they were kept.
+ */
+unknownEvents: { [key in string]: number }, };
+
 export type ItemCounts = { scheduled: number, pending: number, claimed: number, completed: number, dead_lettered: number, cancelled: number, };
 
 export type ItemId = { id: Name, };
@@ -808,7 +840,7 @@ export type Order = "asc" | "desc";
 /** One page of a list. */
 export type Page<T> = { items: Array<T>, 
 /**
- * Where the next page begins; null at the end.
+ * Where the next page begins; null at the end. Only null is the end: a page of a filtered list may be short, or empty, before it.
  */
 nextCursor: string | null, 
 /**
@@ -940,6 +972,24 @@ export type RecentExecutions = {
  */
 limit?: number, };
 
+export type ReconciledExecution = { tenantId: string, executionId: string, 
+/**
+ * Of the `execution_reconciled` event.
+ */
+sequence: number, 
+/**
+ * What the row says.
+ */
+status: ExecutionStatus, 
+/**
+ * What the events make.
+ */
+foldedStatus: ExecutionStatus, 
+/**
+ * Whether the states differed.
+ */
+stateDiffered: boolean, };
+
 /** Gives dead letters another life. */
 export type Redrive = { 
 /**
@@ -993,6 +1043,8 @@ export type Registered = { outcome: RegisterOutcome,
  * Unix milliseconds: dead from then on without a heartbeat.
  */
 nextExpiryAt: number, };
+
+export type RejectedRow = { table: string, id: string, reason: string, };
 
 /** Gives the item back. The attempt is not counted. */
 export type ReleaseItem = { id: Name, fence: number, 

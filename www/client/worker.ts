@@ -1,6 +1,6 @@
 // The page's end of a store's worker.
 import type { BootOptions, FromHost, HostInfo, ToHost, Transport, Wait } from "../host/protocol.js";
-import { RunkeepError, toRunkeepError } from "./errors.js";
+import { isRunkeepError, RunkeepError, toRunkeepError } from "./errors.js";
 
 const closeTimeoutMs = 10_000;
 
@@ -143,7 +143,9 @@ class WorkerTransport implements Transport {
     this.#terminated = true;
     this.ended ??= reason;
     this.#worker.terminate();
-    this.#onReady(error);
+    // While it boots, nobody has asked anything of it yet: trying again is all there is to do.
+    const unavailable = () => new RunkeepError("storage_unavailable", `The store's worker ended while it was starting: ${reason}.`);
+    this.#onReady(isRunkeepError(error) ? error : unavailable());
     this.#onEnd();
     for (const { reject } of this.#sent.values()) reject(error);
     this.#sent.clear();

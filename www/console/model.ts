@@ -155,7 +155,11 @@ export class Model {
   }
 
   async takeFiles(files: Iterable<File>): Promise<void> {
-    for (const file of files) await this.take(file, { compare: true });
+    for (const file of files) {
+      // The next file takes the place of the message, which must not go unseen.
+      if (this.intake.state === "failed") this.#note(this.intake.file, new Error(this.intake.text));
+      await this.take(file, { compare: true });
+    }
   }
 
   async takeSample(): Promise<void> {

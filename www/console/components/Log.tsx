@@ -112,6 +112,13 @@ function useAnchor(box: { current: HTMLDivElement | null }, log: LogWindow) {
     }
     remember();
   }, [first, last, log.following]);
+  // Rows wrap anew when the box gets another width.
+  useEffect(() => {
+    if (!log.following) return;
+    const atEnd = new ResizeObserver(() => box.current && (box.current.scrollTop = box.current.scrollHeight));
+    if (box.current) atEnd.observe(box.current);
+    return () => atEnd.disconnect();
+  }, [log.following, first === undefined]);
   return { remember };
 }
 
