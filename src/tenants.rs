@@ -148,12 +148,11 @@ pub(crate) fn create(tx: &Tx<'_>, arguments: CreateTenant) -> Result<Created<Ten
         }
     }
     let id = arguments.id.map_or_else(|| crate::ids::new_id(tx.now), |id| id.to_string());
-    let last = tx.row("SELECT number FROM tenants ORDER BY number DESC LIMIT 1", (), |row| Ok(row.get::<_, i64>(0)?))?;
     tx.execute_one(
         "INSERT INTO tenants (number, id, name, status, policy, limits, digest, created_at, updated_at)
          VALUES (?1, ?2, ?3, 'active', ?4, ?5, ?6, ?7, ?7)",
         (
-            last.unwrap_or(0) + 1,
+            next_number(tx)?,
             &id,
             &arguments.name,
             &arguments.policy,
@@ -163,6 +162,12 @@ pub(crate) fn create(tx: &Tx<'_>, arguments: CreateTenant) -> Result<Created<Ten
         ),
     )?;
     Ok(Created { record: existing(tx, &id)?, created: true })
+}
+
+/// The number of the next new tenant.
+pub(crate) fn next_number(tx: &Tx<'_>) -> Result<i64> {
+    let last = tx.row("SELECT number FROM tenants ORDER BY number DESC LIMIT 1", (), |row| Ok(row.get::<_, i64>(0)?))?;
+    Ok(last.unwrap_or(0) + 1)
 }
 
 fn existing(tx: &Tx<'_>, id: &str) -> Result<Tenant> {
@@ -297,9 +302,15 @@ pub(crate) fn admit_workflow(tx: &Tx<'_>, id: &Name) -> Result<()> {
     let tenant = active(tx)?;
     let Some(most) = tenant.limits.max_workflows else { return Ok(()) };
     let known = tx.row("SELECT 1 FROM workflows WHERE tenant = ?1 AND id = ?2 LIMIT 1", (tx.tenant, id), |_| Ok(()))?;
-    let count =
-        tx.row("SELECT count(DISTINCT id) FROM workflows WHERE tenant = ?1", [tx.tenant], |row| Ok(row.get::<_, i64>(0)?))?;
-    if known.is_none() && count.unwrap_or(0) >= most {
+    if known.is_some() {
+        return Ok(());
+    }
+    let count = tx.row(
+        "SELECT count(*) FROM (SELECT DISTINCT id FROM workflows WHERE tenant = ?1 LIMIT ?2)",
+        (tx.tenant, most),
+        |row| Ok(row.get::<_, i64>(0)?),
+    )?;
+    if count.unwrap_or(0) >= most {
         return Err(reached(&tenant, "maxWorkflows", most, "workflows"));
     }
     Ok(())

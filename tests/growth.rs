@@ -87,7 +87,54 @@ impl World {
              INSERT INTO events (execution, sequence, tenant, id, type, data, created_at)
              SELECT e.key, n, 1, e.id || '-' || n, 'x-a', '{}', 0 FROM numbers JOIN executions e ON e.id = 'run'";
         self.raw.execute(sql, [count]).unwrap();
-        self.raw.execute("UPDATE executions SET last_sequence = ?1 WHERE id = 'run'", [count]).unwrap();
+        // As after a snapshot: otherwise one is due, which folds all of these.
+        self.raw.execute("UPDATE executions SET last_sequence = ?1, snapshot_at = ?1 WHERE id = 'run'", [count]).unwrap();
+    }
+
+    /// Puts rows into a table, with the number `n` of the row in `values`; their keys come after those that are there.
+    fn fill(&self, table: &str, count: i64, values: &[(&str, &str)]) {
+        let (columns, values): (Vec<_>, Vec<_>) = values.iter().copied().unzip();
+        let sql = format!(
+            "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers LIMIT ?1)
+             INSERT INTO {table} (tenant, key, {})
+             SELECT 1, coalesce((SELECT max(key) FROM {table}), 1 << 40) + n, {} FROM numbers",
+            columns.join(", "),
+            values.join(", "),
+        );
+        assert_eq!(self.raw.execute(&sql, [count]).unwrap() as i64, count);
+    }
+
+    /// What the rows of an execution weigh that a change of its state may write.
+    fn bytes_of_rows(&self, id: &str) -> i64 {
+        let sql = "SELECT (SELECT sum(length(CAST(data AS BLOB))) FROM events WHERE execution = e.key)
+                     + coalesce((SELECT length(CAST(state AS BLOB)) FROM execution_states WHERE execution = e.key), 0)
+                     + coalesce((SELECT sum(length(CAST(fold AS BLOB))) FROM snapshots WHERE execution = e.key), 0)
+                   FROM executions e WHERE id = ?1";
+        self.raw.query_row(sql, [id], |row| row.get(0)).unwrap()
+    }
+
+    /// Puts finished executions.
+    fn put_executions(&self, count: i64) {
+        self.fill(
+            "executions",
+            count,
+            &[
+                ("id", "'past-' || n"),
+                ("workflow_id", "'w'"),
+                ("status", "'completed'"),
+                ("segment", "0"),
+                ("last_sequence", "0"),
+                ("created_at", "0"),
+                ("updated_at", "0"),
+                ("completed_at", "0"),
+                ("changed", "n"),
+            ],
+        );
+        let documents = "INSERT INTO execution_documents (execution, input, tags)
+                         SELECT key, 'null', '[]' FROM executions WHERE id LIKE 'past-%'";
+        assert_eq!(self.raw.execute(documents, ()).unwrap() as i64, count);
+        let counts = "INSERT INTO execution_counts (tenant, status, count) VALUES (1, 'completed', ?1)";
+        self.raw.execute(counts, [count]).unwrap();
     }
 }
 
@@ -221,11 +268,163 @@ fn a_long_log_and_many_executions_make_appending_no_dearer() {
         world.measure("events.list", json!({ "executionId": "run", "order": "desc", "limit": 10 }));
         world.measure("executions.get", json!({ "id": "run" }));
         world.measure("executions.list", json!({ "limit": 10 }));
+        let mut state = json!({ "id": "run", "patch": { "a": 1 } });
+        world.measure("executions.patchState", state.clone());
+        state["expectedSequence"] = world.call("events.latestSequence", json!({ "executionId": "run" }));
+        world.measure("executions.patchState", state);
         world.measure("queue.enqueue", json!({ "queue": "q", "executionId": "run", "nodeId": "n" }));
         let held = world.claim(&["q"]);
         let mut done = held;
         done["statePatch"] = json!({ "b": 2 });
         world.measure("queue.complete", done);
+    });
+}
+
+#[test]
+fn a_patch_of_one_key_costs_the_same_however_large_the_state_is() {
+    compare(|world, size| {
+        world.call("executions.create", json!({ "workflowId": "w", "id": "run" }));
+        // Too large to be kept beside the log in both.
+        let state: serde_json::Map<_, _> = (0..size).map(|n| (format!("key-{n}"), json!(n))).collect();
+        world.call("executions.setState", json!({ "id": "run", "state": state }));
+        let before = world.bytes_of_rows("run");
+        for n in 0..3 {
+            world.measure("executions.patchState", json!({ "id": "run", "patch": { "key-1": n } }));
+        }
+        let written = world.bytes_of_rows("run") - before;
+        assert!(written < 200, "3 patches have left {written} bytes");
+    });
+}
+
+#[test]
+fn recent_executions_and_their_counts_cost_the_same_however_many_there_are() {
+    compare(|world, size| {
+        world.put_executions(size);
+        for n in 0..20 {
+            world.call("executions.create", json!({ "workflowId": "w", "id": format!("new-{n}") }));
+        }
+        let event = json!({ "executionId": "past-7", "type": "x-a" });
+        world.measure("events.append", event);
+        world.measure("executions.create", json!({ "workflowId": "w" }));
+        let recent = world.measure("executions.recent", json!({ "limit": 10 }));
+        assert_eq!(recent["items"][1]["id"], "past-7");
+        world.measure("executions.recent", json!({}));
+        assert_eq!(world.measure("executions.count", json!({}))["total"], size + 21);
+        world.measure("executions.count", json!({ "groupBy": "status" }));
+    });
+}
+
+#[test]
+fn open_approvals_are_found_among_however_many_decided_ones() {
+    compare(|world, size| {
+        world.call("executions.create", json!({ "workflowId": "w", "id": "run" }));
+        let run = ("execution", "(SELECT key FROM executions WHERE id = 'run')");
+        for (status, decided) in [("approved", "2"), ("pending", "NULL"), ("rejected", "2")] {
+            let status_value = format!("'{status}'");
+            let id = format!("'{status}-' || n");
+            world.fill(
+                "approvals",
+                if status == "pending" { 30 } else { size },
+                &[
+                    run,
+                    ("approval_id", &id),
+                    ("node_id", "'n'"),
+                    ("status", &status_value),
+                    ("requested", "1"),
+                    ("decided", decided),
+                ],
+            );
+        }
+        for order in ["asc", "desc"] {
+            let filter = json!({ "status": "pending", "limit": 10, "order": order });
+            let page = world.measure("approvals.list", filter.clone());
+            assert_eq!(page["items"].as_array().unwrap().len(), 10);
+            let mut rest = filter;
+            rest["cursor"] = page["nextCursor"].clone();
+            rest["limit"] = json!(100);
+            assert_eq!(world.call("approvals.list", rest)["items"].as_array().unwrap().len(), 20);
+        }
+        let asks = json!({ "nodeId": "n", "approvalId": "new", "toolName": "t", "approver": "me", "context": {} });
+        world.measure("events.append", json!({ "executionId": "run", "type": "tool_approval_required", "data": asks }));
+        let decision = json!({ "executionId": "run", "approvalId": "new", "decision": "approved" });
+        world.measure("approvals.resolve", decision);
+    });
+}
+
+#[test]
+fn due_timers_and_schedules_are_found_among_however_many_others() {
+    compare(|world, size| {
+        world.call("executions.create", json!({ "workflowId": "w", "id": "run" }));
+        let run = ("execution", "(SELECT key FROM executions WHERE id = 'run')");
+        for (status, fire_at) in [("fired", "0"), ("pending", "1 << 50"), ("cancelled", "0")] {
+            let (id, status) = (format!("'{status}-' || n"), format!("'{status}'"));
+            let values = [run, ("id", &id), ("node_id", "'n'"), ("status", &status), ("fire_at", fire_at), ("created_at", "0")];
+            world.fill("timers", size, &values);
+        }
+        // And many that are due, of which a sweep takes some.
+        world.fill(
+            "timers",
+            size,
+            &[run, ("id", "'due-' || n"), ("node_id", "'n'"), ("status", "'pending'"), ("fire_at", "n"), ("created_at", "0")],
+        );
+        let timer = json!({ "executionId": "run", "nodeId": "n", "delayMs": 1, "id": "new" });
+        world.measure("timers.schedule", timer);
+        world.measure("timers.cancel", json!({ "id": "new" }));
+        world.measure("timers.list", json!({ "status": "fired", "limit": 10, "order": "desc" }));
+        assert_eq!(world.measure("sweep", json!({ "limit": 10 }))["timersFired"], 10);
+
+        world.raw.execute("DELETE FROM timers WHERE fire_at < (1 << 50)", ()).unwrap();
+        for (name, next_at) in [("later", "1 << 50"), ("off", "NULL")] {
+            let id = format!("'{name}-' || n");
+            world.fill(
+                "crons",
+                size,
+                &[
+                    ("name", &id),
+                    ("expression", "'* * * * *'"),
+                    ("timezone", "'UTC'"),
+                    ("workflow_id", "'w'"),
+                    ("input", "'null'"),
+                    ("enabled", if name == "off" { "0" } else { "1" }),
+                    ("catch_up", "'skip'"),
+                    ("next_at", next_at),
+                    ("wake_at", next_at),
+                    ("created_at", "0"),
+                    ("updated_at", "0"),
+                ],
+            );
+        }
+        for n in 0..5 {
+            let cron = json!({ "name": format!("due-{n}"), "expression": "* * * * *", "workflowId": "w" });
+            world.measure("cron.put", cron);
+        }
+        world.clock.advance(60_000);
+        assert_eq!(world.measure("sweep", json!({}))["cronsFired"], 5);
+        world.measure("cron.list", json!({ "limit": 10 }));
+    });
+}
+
+#[test]
+fn a_token_is_found_among_however_many() {
+    compare(|world, size| {
+        let values = [
+            ("id", "'past-' || n"),
+            ("sha256", "CAST('the digest of ' || n AS BLOB)"),
+            ("name", "'n'"),
+            ("role", "'viewer'"),
+            ("created_at", "0"),
+        ];
+        world.fill("tokens", size, &values);
+        let made = world.measure("tokens.create", json!({ "name": "n", "role": "viewer" }));
+        let token = made["token"].clone();
+        for _ in 0..2 {
+            let found = world.measure("tokens.validate", json!({ "token": token }));
+            assert_eq!(found["id"], made["info"]["id"]);
+        }
+        world.measure("tokens.validate", json!({ "token": "none" }));
+        world.measure("tokens.list", json!({ "limit": 10 }));
+        world.measure("tokens.revoke", json!({ "id": made["info"]["id"] }));
+        assert_eq!(world.call("tokens.validate", json!({ "token": token })), Value::Null);
     });
 }
 

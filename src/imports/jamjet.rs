@@ -17,7 +17,7 @@ use crate::json::{Json, digest};
 use crate::queue::{self, ImportedItem, ItemStatus};
 use crate::snapshots;
 use crate::store::{Store, Tx};
-use crate::tenants::{TenantLimits, TenantStatus};
+use crate::tenants::{self, TenantLimits, TenantStatus};
 use crate::tokens::Role;
 
 const WHAT: &str = "JamJet state database";
@@ -603,8 +603,18 @@ fn write_tenant(tx: &Tx<'_>, row: &TenantRow) -> Result<Outcome> {
         None => {
             tx.execute_one(
                 "INSERT INTO tenants (number, id, name, status, policy, limits, digest, created_at, updated_at)
-                 SELECT max(number) + 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM tenants",
-                (&row.id, &row.name, row.status, &row.policy, limits, row.digest, row.created_at, row.updated_at),
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                (
+                    tenants::next_number(tx)?,
+                    &row.id,
+                    &row.name,
+                    row.status,
+                    &row.policy,
+                    limits,
+                    row.digest,
+                    row.created_at,
+                    row.updated_at,
+                ),
             )?;
             Ok(Outcome::Imported)
         }

@@ -1,4 +1,7 @@
 // The conformance suite: what a store does, in its users' words, wherever it runs. Groups of cases; see run.mjs for what a case is.
+import { approvals } from "./approvals.mjs";
+import { batches } from "./batches.mjs";
+import { cron } from "./cron.mjs";
 import { documentCases } from "./documents.mjs";
 import { errors } from "./errors.mjs";
 import { eventTypes } from "./event-types.mjs";
@@ -8,28 +11,47 @@ import { folding } from "./fold.mjs";
 import { ids } from "./ids.mjs";
 import { leases } from "./leases.mjs";
 import { lists } from "./lists.mjs";
+import { limits } from "./limits.mjs";
 import { attempts } from "./queue-attempts.mjs";
 import { cancelling } from "./queue-cancel.mjs";
 import { claiming } from "./queue-claim.mjs";
 import { enqueueing } from "./queue-enqueue.mjs";
 import { settling } from "./queue-settle.mjs";
+import { retention } from "./retention.mjs";
+import { runs } from "./runs.mjs";
+import { suspension } from "./suspension.mjs";
 import { sweeping } from "./sweep.mjs";
+import { tenants } from "./tenants.mjs";
+import { timers } from "./timers.mjs";
 import { times } from "./times.mjs";
+import { tokens } from "./tokens.mjs";
 import { workers } from "./workers.mjs";
+import { workflows } from "./workflows.mjs";
 
 export const suite = {
   executions,
   events,
   "event types": eventTypes,
   "the fold": folding,
+  runs,
+  approvals,
+  workflows,
   enqueueing,
   claiming,
   settling,
   attempts,
   cancelling,
+  limits,
   leases,
   workers,
+  suspension,
+  timers,
+  cron,
   sweeps: sweeping,
+  retention,
+  tokens,
+  tenants,
+  batches,
   lists,
   documents: documentCases,
   ids,
