@@ -79,8 +79,17 @@ export function fold(events) {
       case "execution_status_set":
         become(data.to);
         break;
+      case "segment_boundary":
+        become("completed");
+        break;
+      case "execution_state_set":
+        if (!isOver) state = data.state;
+        break;
       case "execution_state_patched":
         change(data.patch);
+        break;
+      case "execution_state_appended":
+        if (!isOver) state = append(state, data.key, data.value);
         break;
       case "tool_called":
         budget.toolCalls += 1;
@@ -100,6 +109,12 @@ export function fold(events) {
     pendingApprovals: [...waiting.values()],
     lastSequence: events.length,
   };
+}
+
+/** An object with a value more in the array of that key. */
+function append(state, key, value) {
+  const members = new Map(Object.entries(state));
+  return Object.fromEntries(members.set(key, [...(members.get(key) ?? []), value]));
 }
 
 /** RFC 7396. */

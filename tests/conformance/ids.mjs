@@ -28,6 +28,29 @@ const named = {
   "workers.register queues": (store, queue) => register(store, { queues: [queue] }),
   "workers.register capabilities": (store, capability) => register(store, { capabilities: [capability] }),
   "workers.register namespace": (store, namespace) => register(store, { namespace }),
+  // In a tenant of its own: an execution of that name is there already.
+  "executions.fork newId": async (store, newId) => {
+    const tenant = store.forTenant((await store.tenants.create({})).id);
+    return tenant.executions.fork((await start(tenant)).id, { newId });
+  },
+  "workflows.put id": (store, id) => store.workflows.put({ id, version: "1", definition: 1 }),
+  "workflows.put version": (store, version) => store.workflows.put({ id: "w", version, definition: 1 }),
+  "approvals.resolve approvalId": async (store, approvalId) => {
+    const { id } = await start(store);
+    const asked = { nodeId: "n", approvalId: approvalId || "p", toolName: "t", approver: null, context: null };
+    await store.events.append(id, { type: "tool_approval_required", data: asked });
+    await store.approvals.resolve({ executionId: id, approvalId, decision: "approved" });
+  },
+  "timers.schedule id": async (store, id) => store.timers.schedule({ id, executionId: (await start(store)).id, nodeId: "n", delayMs: 1 }),
+  "timers.schedule nodeId": async (store, nodeId) => store.timers.schedule({ executionId: (await start(store)).id, nodeId, delayMs: 1 }),
+  "timers.schedule correlationKey": async (store, correlationKey) => store.timers.schedule({ executionId: (await start(store)).id, nodeId: "n", delayMs: 1, correlationKey }),
+  "cron.put name": (store, name) => store.cron.put({ name, expression: "0 0 1 1 *", workflowId: "w" }),
+  "cron.put workflowId": (store, workflowId) => store.cron.put({ name: "c", expression: "0 0 1 1 *", workflowId }),
+  "queues.configure name": (store, name) => store.queues.configure(name, { concurrency: 1 }),
+  "queues.hold key": (store, key) => store.queues.hold("q", { key, until: null }),
+  "tokens.create name": (store, name) => store.tokens.create({ name, role: "viewer" }),
+  "tenants.create id": (store, id) => store.tenants.create({ id }),
+  "tenants.create name": (store, name) => store.tenants.create({ name }),
 };
 
 export const ids = {

@@ -16,6 +16,40 @@ const kinds = {
     list: (store, filter) => store.events.list({ executionId: "run", ...filter }),
     name: ({ id }) => id,
   },
+  approvals: {
+    make: async (store, n) => {
+      if (n === 0) await start(store, { id: "run" });
+      await store.events.append("run", { type: "tool_approval_required", data: { nodeId: "n", approvalId: `r${n}`, toolName: "t", approver: null, context: null } });
+    },
+    list: (store, filter) => store.approvals.list(filter),
+    name: ({ approvalId }) => approvalId,
+  },
+  workflows: { make: (store, n) => store.workflows.put({ id: `r${n}`, version: "1", definition: n }), list: (store, filter) => store.workflows.list(filter), name: ({ id }) => id },
+  timers: {
+    make: async (store, n) => {
+      if (n === 0) await start(store, { id: "run" });
+      await store.timers.schedule({ id: `r${n}`, executionId: "run", nodeId: "n", delayMs: 100 - n });
+    },
+    list: (store, filter) => store.timers.list(filter),
+    name: ({ id }) => id,
+  },
+  schedules: { make: (store, n) => store.cron.put({ name: `r${n}`, expression: "0 * * * *", workflowId: "w" }), list: (store, filter) => store.cron.list(filter), name: ({ name }) => name },
+  tokens: { make: (store, n) => store.tokens.create({ name: `r${n}`, role: "viewer" }), list: (store, filter) => store.tokens.list(filter), name: ({ name }) => name },
+  tenants: {
+    // The first one is there already.
+    make: async (store, n) => void (n > 0 && (await store.tenants.create({ id: `r${n}` }))),
+    list: (store, filter) => store.tenants.list(filter),
+    name: ({ id }) => (id === "default" ? "r0" : id),
+  },
+  queues: { make: (store, n) => store.queues.configure(`r${n}`, {}), list: (store, filter) => store.queues.list(filter), name: ({ name }) => name },
+  "dead letters": {
+    make: async (store, n) => {
+      await enqueue(store, { id: `r${n}`, maxAttempts: 1 });
+      await store.queue.fail(await claimOne(store), { error: "no" });
+    },
+    list: (store, filter) => store.deadLetters.list(filter),
+    name: ({ id }) => id,
+  },
 };
 
 const names = (count) => range(count).map((n) => `r${n}`);

@@ -119,6 +119,10 @@ test("after any operations the record, the store's fold and the model's fold of 
   const operation = oneOf({
     ...events,
     status: { weight: 2, status: fc.constantFrom("running", "paused", "running", "paused", "completed", "failed", "cancelled") },
+    setState: { state: fc.oneof(json, fc.dictionary(fc.constantFrom("a", "b", "__proto__"), fc.oneof(json, fc.constant([])))) },
+    patchState: { weight: 2, patch: patch.map((given) => given ?? {}) },
+    appendToState: { weight: 3, key: fc.constantFrom("a", "b", "c", "__proto__"), value: json },
+    resolve: { weight: 3, approvalId: approval, decision: fc.constantFrom("approved", "rejected"), statePatch: patch },
     enqueue: { weight: 2, nodeId: node },
     complete: { weight: 2, statePatch: patch },
     fail: { retryable: fc.boolean() },
@@ -128,7 +132,7 @@ test("after any operations the record, the store's fold and the model's fold of 
   return holds(operation, async ({ store, clock }, operations) => {
     const { id } = await store.executions.create({ workflowId: "w" });
     const items = [];
-    const refused = ({ code }) => equal(["conflict", "invalid_transition"].includes(code), true, `whether ${code} may refuse this`);
+    const refused = ({ code }) => equal(["conflict", "invalid_transition", "not_found"].includes(code), true, `whether ${code} may refuse this`);
     const claim = async () => (await store.queue.claim({ workerId: "w", queues: ["q"] }))[0];
     let appended = 0;
     for (const { kind, ...args } of operations) {
@@ -137,6 +141,10 @@ test("after any operations the record, the store's fold and the model's fold of 
         await store.events.append(id, { ...args, id: `event-${appended++}` });
       } else if (kind === "status") {
         await store.executions.setStatus(id, args).catch(refused);
+      } else if (["setState", "patchState", "appendToState"].includes(kind)) {
+        await store.executions[kind](id, args).catch(refused);
+      } else if (kind === "resolve") {
+        await store.approvals.resolve({ executionId: id, ...args }).catch(refused);
       } else if (kind === "enqueue") {
         await store.queue.enqueue({ queue: "q", executionId: id, nodeId: args.nodeId }).then((item) => items.push(item), refused);
       } else if (kind === "cancel") {
