@@ -300,6 +300,7 @@ pub(crate) fn admit_execution(tx: &Tx<'_>) -> Result<()> {
 /// Refuses another workflow where the tenant may have no more. Another version of one that it has is none.
 pub(crate) fn admit_workflow(tx: &Tx<'_>, id: &Name) -> Result<()> {
     let tenant = active(tx)?;
+    within_month(tx, &tenant)?;
     let Some(most) = tenant.limits.max_workflows else { return Ok(()) };
     let known = tx.row("SELECT 1 FROM workflows WHERE tenant = ?1 AND id = ?2 LIMIT 1", (tx.tenant, id), |_| Ok(()))?;
     if known.is_some() {

@@ -493,6 +493,7 @@ fn tokens_and_cost_of_a_month_are_limited_and_never_the_recording() {
         spend(&tenant, "run", tokens, cost);
         assert_eq!(claim().unwrap_err().code().as_str(), "limit_exceeded");
         assert_eq!(code(&tenant, "executions.create", json!({ "workflowId": "w" })), "limit_exceeded");
+        assert_eq!(code(&tenant, "workflows.put", json!({ "id": "w", "version": "1", "definition": {} })), "limit_exceeded");
         // What runs is recorded and settled to its end.
         spend(&tenant, "run", tokens, cost);
         call(&tenant, "queue.renew", json!({ "id": "i", "fence": 1 }));

@@ -50,6 +50,15 @@ export const batches = {
       match(error, { details: { index: 2 } });
     }
     match(await store.queue.complete(item), { status: "completed" });
+    // The place in the batch, also where the call has places of its own.
+    const error = await rejects(store.batch((tx) => [tx.queue.enqueue({ queue: "q" }), tx.queue.enqueueMany([{ queue: "q" }, { queue: "q" }, { queue: "q", maxAttempts: 0 }])]), "invalid_argument");
+    match(error.details, { index: 1, operation: "queue.enqueueMany" });
+  },
+
+  "a claim in a batch does not keep the store waiting": async ({ store }) => {
+    const from = Date.now();
+    equal(await store.batch((tx) => [tx.queue.claim({ workerId: "w", queues: ["q"], waitMs: 30_000 })]), [[]]);
+    ok(Date.now() - from < 10_000, "it waited");
   },
 
   "a batch that is refused harms none that is made at the same time": async ({ store }) => {

@@ -125,6 +125,7 @@ export const runs = {
     match(await store.executions.continueAsNew(id, given), { id: next.id, created: false, status: "running" });
     equal(await contents(store), before, "what the store holds after the second time");
     equal(ids(await all(store.executions.list({ parentId: id }))), [next.id]);
+    await refuses(store, () => store.executions.continueAsNew(id, { state: { n: 2 } }), "conflict");
   },
 
   "a continuation whose first work item is refused does not happen at all": async ({ store }) => {

@@ -159,7 +159,7 @@ export const tenants = {
       match(await acme.executions.get("run"), { id: "run" });
     }
     match(await acme.queue.renew(item), { cancelRequested: false });
-    match(await acme.queue.complete(item, { statePatch: { done: true }, events: [{ type: "x-a" }] }), { status: "completed" });
+    match(await acme.queue.complete(item, { statePatch: { done: true }, events: [{ type: "x-a" }], enqueue: [{ queue: "later" }] }), { status: "completed" });
     match(await acme.executions.get("run"), { state: { done: true } });
     clock.advance(120_000);
     match(await store.sweep(), { timersFired: 0, cronsFired: 0 });

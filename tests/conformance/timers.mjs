@@ -45,6 +45,21 @@ export const timers = {
     equal(fired.map(([, data]) => data.correlationKey), ["old", "a", "b", "c"]);
   },
 
+  "what is scheduled comes due after opening again too, and a clock that goes back brings nothing twice": async ({ store, clock, reopen }) => {
+    await start(store, { id: "run" });
+    await store.cron.put({ name: "c", expression: "0 * * * *", workflowId: "w", enqueue: { queue: "cron", nodeId: "n" } });
+    const { nextAt } = await store.cron.get("c");
+    await schedule(store, { id: "t", fireAt: nextAt, enqueue: { queue: "q" } });
+    const again = await reopen();
+    clock.set(nextAt);
+    match(await again.sweep(), { timersFired: 1, cronsFired: 1 });
+    for (const ms of [-3_600_000, 0, 5]) {
+      clock.set(nextAt + ms);
+      match(await again.sweep(), { timersFired: 0, cronsFired: 0 });
+    }
+    equal((await again.queue.claim({ workerId: "w", queues: ["q", "cron"], limit: 9 })).length, 2);
+  },
+
   "a cancelled timer does not fire, and one that has fired cannot be cancelled": async ({ store, clock }) => {
     await start(store, { id: "run" });
     await schedule(store, { id: "cancelled", delayMs: 10 });
