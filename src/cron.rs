@@ -298,6 +298,10 @@ fn start(tx: &Tx<'_>, cron: &CronSchedule, metadata: &serde_json::Value) -> Resu
 
 /// Fires the schedule that is due for longest, for one of its times. Answers how many it dealt with: one, or none.
 pub(crate) fn fire_due(tx: &Tx<'_>, report: &mut SweepReport) -> Result<i64> {
+    // As with timers: what a suspended tenant's schedules bring has to wait, and is no fault.
+    if !tenants::is_active(tx)? {
+        return Ok(0);
+    }
     let due = tx.row(
         "SELECT key FROM crons WHERE tenant = ?1 AND wake_at <= ?2 ORDER BY wake_at LIMIT 1",
         (tx.tenant, tx.now),

@@ -354,7 +354,8 @@ fn limits_and_suspension_hold_a_schedule_up() {
     call(&store, "tenants.update", json!({ "id": "acme", "status": "suspended" }));
     clock.advance(60_000);
     let report = call(&store, "sweep", json!({}));
-    assert_eq!((&report["cronsFired"], &report["errors"][0]["code"]), (&json!(0), &json!("tenant_suspended")));
+    // It waits, and that is no fault to report.
+    assert_eq!((&report["cronsFired"], &report["errors"]), (&json!(0), &json!([])));
     assert_eq!(code(&acme, "cron.trigger", json!({ "name": "c" })), "tenant_suspended");
     call(&store, "tenants.update", json!({ "id": "acme", "status": "active" }));
     let run = call(&acme, "executions.list", json!({}))["items"][0]["id"].clone();

@@ -199,9 +199,16 @@ pub(crate) fn continue_as_new(tx: &Tx<'_>, arguments: ContinueAsNew) -> Result<C
     let digest = Some(digest(&arguments)?);
     let mut head = Head::get(tx, &arguments.id)?;
     let parent = existing(tx, &head.id)?;
-    if let Some(child) = next_segment(tx, &parent)?.filter(|_| head.status == ExecutionStatus::Completed)
-        && is_repeated(tx, &child, digest)?
-    {
+    if let Some(child) = next_segment(tx, &parent)?.filter(|_| head.status == ExecutionStatus::Completed) {
+        is_repeated(tx, &child, digest).map_err(|_| {
+            Error::conflict(format!(
+                "the execution {:?} has been continued already as {:?}, with other arguments",
+                head.id,
+                child.as_str()
+            ))
+            .with("id", head.id.as_str())
+            .with("nextExecutionId", child.as_str())
+        })?;
         return Ok(Created { record: existing(tx, &child)?, created: false });
     }
     head.must_be_open("a continuation")?;
