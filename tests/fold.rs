@@ -361,12 +361,12 @@ impl World<'_> {
                 call(self.store, "events.append", arguments);
             }
             14 => {
-                let events: Vec<Value> = (0..b % 7).map(|n| event(a.wrapping_add(5 + 3 * n as u8), a, b + n)).collect();
+                let events: Vec<Value> = (0..b % 7).map(|n| event(a.wrapping_add(5 + 3 * n as u8), a, b.wrapping_add(n))).collect();
                 call(self.store, "events.appendMany", json!({ "executionId": id, "events": events }));
             }
             15 if b.is_multiple_of(3) => {
                 let events: Vec<Value> = (0..90 + b % 60)
-                    .map(|n| event([8, 18, 19, 21, 5][usize::from((n + b) % 5)], (n % 40) as u8, b + n % 9))
+                    .map(|n| event([8, 18, 19, 21, 5][usize::from(n.wrapping_add(b) % 5)], (n % 40) as u8, b.wrapping_add(n % 9)))
                     .collect();
                 for chunk in events.chunks(1 + usize::from(a)) {
                     call(self.store, "events.appendMany", json!({ "executionId": id, "events": chunk }));
