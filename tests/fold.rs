@@ -361,7 +361,8 @@ impl World<'_> {
                 call(self.store, "events.append", arguments);
             }
             14 => {
-                let events: Vec<Value> = (0..b % 7).map(|n| event(a.wrapping_add(5 + 3 * n as u8), a, b.wrapping_add(n))).collect();
+                let events: Vec<Value> =
+                    (0..b % 7).map(|n| event(a.wrapping_add(5 + 3 * n as u8), a, b.wrapping_add(n))).collect();
                 call(self.store, "events.appendMany", json!({ "executionId": id, "events": events }));
             }
             15 if b.is_multiple_of(3) => {
