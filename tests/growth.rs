@@ -140,7 +140,11 @@ impl World {
 
 /// Runs `script` in a small world and in a large one, and compares what each call has cost.
 fn compare(script: impl Fn(&mut World, i64)) {
-    let [small, large] = [SMALL, LARGE].map(|size| {
+    compare_sizes([SMALL, LARGE], script);
+}
+
+fn compare_sizes(sizes: [i64; 2], script: impl Fn(&mut World, i64)) {
+    let [small, large] = sizes.map(|size| {
         let mut world = World::new();
         script(&mut world, size);
         world.costs
@@ -232,6 +236,31 @@ fn items_of_a_saturated_concurrency_key_are_not_passed_over_one_by_one() {
         let next = world.claim(&["q"]);
         world.measure("queue.release", next);
         world.measure("queues.stats", json!({ "queue": "q" }));
+    });
+}
+
+/// Room for thousands does not mean that thousands are counted, or moved, with each call.
+#[test]
+fn a_key_with_much_room_and_many_items_costs_no_more_than_one_with_few() {
+    compare_sizes([20_000, LARGE], |world, size| {
+        world.put("q", "pending", size, &[("concurrency_key", "'busy'")]);
+        let most = json!({ "limit": 100_000, "perMs": 1000 });
+        world.call("queues.configure", json!({ "name": "q", "keyConcurrency": 100_000, "keyRateLimit": most }));
+        world.measure("queue.enqueue", json!({ "queue": "q", "concurrencyKey": "busy" }));
+        let held = world.claim(&["q"]);
+        world.measure("queue.complete", held);
+        world.measure("queue.claim", json!({ "workerId": "w", "queues": ["q"], "limit": 10 }));
+        // A hold meets them all. When it ends, they come back by and by.
+        world.call("queues.hold", json!({ "name": "q", "key": "busy", "until": START + 100 }));
+        world.clock.advance(100);
+        world.claim(&["q"]);
+        world.call("queues.hold", json!({ "name": "q", "key": "busy", "until": START + 1000 }));
+        world.call("queues.configure", json!({ "name": "q", "keyConcurrency": null, "keyRateLimit": null }));
+        world.clock.advance(1000);
+        world.claim(&["q"]);
+        world.measure("queue.enqueue", json!({ "queue": "q", "concurrencyKey": "busy", "priority": 9 }));
+        let held = world.claim(&["q"]);
+        world.measure("queue.release", held);
     });
 }
 

@@ -364,3 +364,44 @@ fn settings_that_are_left_out_stay_and_null_clears() {
         assert_eq!(configure(&store, json!({ setting: all[setting] })), expected);
     }
 }
+
+#[test]
+fn thousands_of_one_key_are_handed_out_in_order_among_others() {
+    for settings in [json!({ "keyConcurrency": 100_000 }), json!({ "keyRateLimit": { "limit": 100_000, "perMs": 1 } }), json!({})]
+    {
+        let (store, clock) = in_memory();
+        configure(&store, settings.clone());
+        let priority = |n: i64| n * 7919 % 13;
+        let mut expected = Vec::new();
+        for some in 0..3 {
+            let items: Vec<_> = (some * 1000..(some + 1) * 1000)
+                .map(|n| {
+                    expected.push((-priority(n), n));
+                    let key = (n % 10 > 0).then_some("busy");
+                    json!({ "queue": "q", "id": format!("{n}"), "concurrencyKey": key, "priority": priority(n) })
+                })
+                .collect();
+            call(&store, "queue.enqueueMany", json!({ "items": items }));
+            if some == 1 {
+                call(&store, "queues.hold", json!({ "name": "q", "key": "busy", "until": START + 100 }));
+                clock.advance(100);
+            }
+        }
+        expected.sort_unstable();
+        let mut taken = Vec::new();
+        for limit in [1, 10, 1000, 300].into_iter().cycle() {
+            let jobs = claim_as(&store, "q", json!({ "limit": limit, "leaseMs": 1_000_000 }));
+            if jobs.is_empty() {
+                break;
+            }
+            taken.extend(ids(&jobs).iter().map(|id| id.parse::<i64>().unwrap()));
+        }
+        assert_eq!(taken.len(), 3000, "{settings}");
+        // Of one moment each; those of before the hold come first by their time.
+        let (before, after): (Vec<_>, Vec<_>) = expected.iter().partition(|(_, n)| *n < 2000);
+        let mut wanted: Vec<_> = before.into_iter().map(|(priority, n)| (priority, 0, n)).collect();
+        wanted.extend(after.into_iter().map(|(priority, n)| (priority, 1, n)));
+        wanted.sort_unstable();
+        assert_eq!(taken, wanted.into_iter().map(|(_, _, n)| n).collect::<Vec<_>>(), "{settings}");
+    }
+}

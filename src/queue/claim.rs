@@ -29,6 +29,9 @@ arguments! {
     }
 }
 
+/// As many items one claim takes at most.
+pub(super) const MOST_CLAIMED: i64 = 1000;
+
 pub(super) const DEFAULT_LEASE_MS: i64 = 30_000;
 
 /// The class of items that every worker may have.
@@ -56,8 +59,8 @@ pub(super) fn classes(tx: &Tx<'_>, queue: i64) -> Result<Vec<Class>> {
 
 pub(crate) fn claim(tx: &Tx<'_>, arguments: ClaimItems) -> Result<Vec<WorkItem>> {
     let limit = arguments.limit.unwrap_or(1);
-    if !(1..=1000).contains(&limit) {
-        return Err(Error::invalid(format!("limit must be 1 to 1000, not {limit}")).with("path", "limit"));
+    if !(1..=MOST_CLAIMED).contains(&limit) {
+        return Err(Error::invalid(format!("limit must be 1 to {MOST_CLAIMED}, not {limit}")).with("path", "limit"));
     }
     let lease_ms = arguments.lease_ms.unwrap_or(DEFAULT_LEASE_MS);
     check_ms("leaseMs", Some(lease_ms), 1, LONGEST_LEASE_MS)?;

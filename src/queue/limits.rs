@@ -5,17 +5,23 @@
 //! is `blocked` and leaves the index: of each key, and each class of `requires`, only as many items are in it as the key has room for,
 //! the first ones in claim order. `rebalance` restores this after every change to a key's items. What counts as running is the claimed
 //! rows themselves, so no path can leak a slot.
+//!
+//! Where a key has much room, its items come in by and by: counting thousands of them with each change, or letting them in at once when a
+//! bucket is full again, would take long too. A claim never meets more than [`MOST_CLAIMED`] of them before it looks again.
 
 use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use super::claim::classes;
+use super::claim::{MOST_CLAIMED, classes};
 use super::{Backoff, QueueRate, queue_key};
 use crate::error::{Error, Result};
 use crate::ids::Name;
 use crate::json::Json;
 use crate::store::{Columns, Tx};
+
+/// No more items than this of one key and class are in the index, where its key has limits at all.
+const WINDOW: i64 = 2 * MOST_CLAIMED;
 
 /// A queue's settings and its bucket.
 #[derive(Debug, Clone)]
@@ -265,10 +271,7 @@ pub(super) fn rebalance(tx: &Tx<'_>, settings: &Settings, concurrency_key: &str)
     for class in classes(tx, settings.key)? {
         let at = (settings.key, concurrency_key, class.key);
         if room == i64::MAX {
-            came_in |= tx.execute(
-                "UPDATE items SET blocked = 0 WHERE queue = ?1 AND concurrency_key = ?2 AND class = ?3 AND blocked = 1 AND status = 'pending'",
-                at,
-            )? > 0;
+            came_in |= let_in(tx, at, WINDOW)?;
             continue;
         }
         let open = tx.row(
@@ -277,24 +280,32 @@ pub(super) fn rebalance(tx: &Tx<'_>, settings: &Settings, concurrency_key: &str)
             |row| Ok(row.get::<_, i64>(0)?),
         )?;
         let open = open.unwrap_or(0);
-        // The last in claim order go out, the first of the blocked come in. One of the two has nothing to do.
+        // The last in claim order go out, the first of the blocked come in.
         tx.execute(
             "UPDATE items SET blocked = 1 WHERE key IN (
                  SELECT key FROM items WHERE queue = ?1 AND concurrency_key = ?2 AND class = ?3 AND blocked = 0 AND status = 'pending'
                  ORDER BY priority, run_at DESC, key DESC LIMIT ?4)",
-            (at.0, at.1, at.2, (open - room).max(0)),
+            (at.0, at.1, at.2, (open - room.min(WINDOW)).max(0)),
         )?;
-        came_in |= tx.execute(
-            "UPDATE items SET blocked = 0 WHERE key IN (
-                 SELECT key FROM items WHERE queue = ?1 AND concurrency_key = ?2 AND class = ?3 AND blocked = 1 AND status = 'pending'
-                 ORDER BY priority DESC, run_at, key LIMIT ?4)",
-            (at.0, at.1, at.2, (room - open).max(0)),
-        )? > 0;
+        if open < room.min(MOST_CLAIMED) {
+            came_in |= let_in(tx, at, room.min(WINDOW) - open)?;
+        }
         if open > 0 && room > 0 {
             came_in |= restore_order(tx, at)?;
         }
     }
     Ok(came_in)
+}
+
+/// Lets the first of the blocked items in. Answers whether there was one.
+fn let_in(tx: &Tx<'_>, at: (i64, &str, i64), count: i64) -> Result<bool> {
+    let came_in = tx.execute(
+        "UPDATE items SET blocked = 0 WHERE key IN (
+             SELECT key FROM items WHERE queue = ?1 AND concurrency_key = ?2 AND class = ?3 AND blocked = 1 AND status = 'pending'
+             ORDER BY priority DESC, run_at, key LIMIT ?4)",
+        (at.0, at.1, at.2, count),
+    )?;
+    Ok(came_in > 0)
 }
 
 /// Exchanges items of a key and class until none that is let in comes after one that is not. An item that arrives may have taken a place
