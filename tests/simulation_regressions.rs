@@ -96,3 +96,26 @@ fn a_claim_of_several_keeps_the_order_where_a_key_s_bucket_has_filled_up_since_a
     clock.advance(1_500);
     assert_eq!(claimed_ids(&store, 10), ["first", "second", "third"]);
 }
+
+#[test]
+fn retention_goes_on_when_the_clock_has_gone_back() {
+    let (store, clock) = in_memory();
+    call(&store, "retention.set", json!({ "itemsMs": 1_000, "executionsMs": 1_000 }));
+    let finish = |id: &str| {
+        enqueue(&store, id, json!({}));
+        let fence = claim(&store, 1)[0]["fence"].clone();
+        call(&store, "queue.complete", json!({ "id": id, "fence": fence }));
+        call(&store, "executions.create", json!({ "id": id, "workflowId": "w" }));
+        call(&store, "executions.setStatus", json!({ "id": id, "status": "cancelled" }));
+    };
+    finish("before");
+    call(&store, "sweep", json!({}));
+    clock.advance(-86_400_000);
+    finish("after");
+    clock.advance(2_000);
+    call(&store, "sweep", json!({}));
+    for operation in ["queue.get", "executions.get"] {
+        assert_eq!(call(&store, operation, json!({ "id": "after" })), Value::Null, "{operation}");
+        assert_ne!(call(&store, operation, json!({ "id": "before" })), Value::Null, "{operation}");
+    }
+}
