@@ -119,3 +119,25 @@ fn retention_goes_on_when_the_clock_has_gone_back() {
         assert_ne!(call(&store, operation, json!({ "id": "before" })), Value::Null, "{operation}");
     }
 }
+
+/// The continuation of an execution that is gone is not that of another one which got its id.
+#[test]
+fn an_execution_with_the_id_of_one_that_is_gone_is_continued_by_itself() {
+    let (store, _) = in_memory();
+    let ask = |state: Value| call(&store, "executions.continueAsNew", json!({ "id": "run", "state": state }));
+    call(&store, "executions.create", json!({ "id": "run", "workflowId": "w" }));
+    let old = ask(json!("old"));
+    call(&store, "executions.delete", json!({ "id": "run" }));
+    call(&store, "executions.create", json!({ "id": "run", "workflowId": "w" }));
+    let new = ask(json!("new"));
+    assert_eq!(new["created"], true);
+    assert_ne!(new["id"], old["id"]);
+    let again = ask(json!("new"));
+    assert_eq!((&again["id"], &again["created"]), (&new["id"], &json!(false)));
+    // Ended otherwise, it has no continuation.
+    call(&store, "executions.delete", json!({ "id": "run" }));
+    call(&store, "executions.create", json!({ "id": "run", "workflowId": "w" }));
+    call(&store, "executions.setStatus", json!({ "id": "run", "status": "running" }));
+    call(&store, "executions.setStatus", json!({ "id": "run", "status": "completed" }));
+    assert_eq!(code(&store, "executions.continueAsNew", json!({ "id": "run", "state": "new" })), "invalid_transition");
+}

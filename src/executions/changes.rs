@@ -184,11 +184,12 @@ pub(crate) fn append_to_state(tx: &Tx<'_>, arguments: AppendToState) -> Result<S
     change_state(tx, &mut head, "execution_state_appended", &data)
 }
 
-/// The execution that continues this one, if there is one: of its children, only that has the next segment.
-fn next_segment(tx: &Tx<'_>, parent: &Execution) -> Result<Option<Name>> {
+/// The execution that continues this one, if there is one: of its children, only that has the next segment. A child with a smaller key is
+/// that of another execution, which had the id before.
+fn next_segment(tx: &Tx<'_>, key: i64, parent: &Execution) -> Result<Option<Name>> {
     let child = tx.row(
-        "SELECT id FROM executions WHERE tenant = ?1 AND parent_id = ?2 AND segment = ?3 ORDER BY key LIMIT 1",
-        (tx.tenant, &parent.id, parent.segment + 1),
+        "SELECT id FROM executions WHERE tenant = ?1 AND parent_id = ?2 AND key > ?3 AND segment = ?4 ORDER BY key LIMIT 1",
+        (tx.tenant, &parent.id, key, parent.segment + 1),
         |row| Ok(row.get::<_, String>(0)?),
     )?;
     child.map(|id| id.parse()).transpose()
@@ -199,7 +200,7 @@ pub(crate) fn continue_as_new(tx: &Tx<'_>, arguments: ContinueAsNew) -> Result<C
     let digest = Some(digest(&arguments)?);
     let mut head = Head::get(tx, &arguments.id)?;
     let parent = existing(tx, &head.id)?;
-    if let Some(child) = next_segment(tx, &parent)?.filter(|_| head.status == ExecutionStatus::Completed) {
+    if let Some(child) = next_segment(tx, head.key, &parent)?.filter(|_| head.status == ExecutionStatus::Completed) {
         is_repeated(tx, &child, digest).map_err(|_| {
             Error::conflict(format!(
                 "the execution {:?} has been continued already as {:?}, with other arguments",

@@ -20,6 +20,7 @@ const EVENT_IDS: usize = 12;
 pub enum Actor {
     Producer,
     BulkProducer,
+    Flood,
     Claimer,
     Completer,
     Failer,
@@ -33,6 +34,9 @@ pub enum Actor {
     Canceller,
     Starter,
     Ender,
+    Continuer,
+    Eraser,
+    Scribe,
     Narrator,
     Configurer,
     Pauser,
@@ -50,10 +54,12 @@ pub enum Actor {
     Crasher,
 }
 
-/// How often each acts; every seed changes these for itself. The last column tells whether a seed may do without.
-pub const WEIGHTS: [(Actor, u64, bool); 30] = [
+/// How often each acts; every seed changes these for itself. The last column tells whether a seed may do without; what acts least, most
+/// seeds do without.
+pub const WEIGHTS: [(Actor, u64, bool); 34] = [
     (Actor::Producer, 130, false),
     (Actor::BulkProducer, 25, true),
+    (Actor::Flood, 1, true),
     (Actor::Claimer, 160, false),
     (Actor::Completer, 110, false),
     (Actor::Failer, 60, true),
@@ -67,6 +73,9 @@ pub const WEIGHTS: [(Actor, u64, bool); 30] = [
     (Actor::Canceller, 20, true),
     (Actor::Starter, 14, true),
     (Actor::Ender, 10, true),
+    (Actor::Continuer, 8, true),
+    (Actor::Eraser, 6, true),
+    (Actor::Scribe, 12, true),
     (Actor::Narrator, 25, true),
     (Actor::Configurer, 16, true),
     (Actor::Pauser, 10, true),
@@ -96,6 +105,8 @@ pub struct Actors {
     enqueued: Vec<Value>,
     /// Appended with an id, to be made again.
     appended: Vec<Value>,
+    /// Continuations, to be made again.
+    continued: Vec<Op>,
     queues: Vec<&'static str>,
 }
 
@@ -118,6 +129,7 @@ impl Actors {
             settled: Vec::new(),
             enqueued: Vec::new(),
             appended: Vec::new(),
+            continued: Vec::new(),
             queues: QUEUES[..count].to_vec(),
         }
     }
@@ -127,6 +139,7 @@ impl Actors {
         match actor {
             Actor::Producer => Some(op("queue.enqueue", self.item(model))),
             Actor::BulkProducer => Some(self.many(model)),
+            Actor::Flood => Some(self.flood(model)),
             Actor::Claimer => Some(self.claim(model)),
             Actor::Completer => self.complete(model, false),
             Actor::Failer => self.fail(model, false),
@@ -140,6 +153,9 @@ impl Actors {
             Actor::Canceller => self.cancel(model),
             Actor::Starter => Some(self.start(model)),
             Actor::Ender => self.end(model),
+            Actor::Continuer => self.continue_as_new(model),
+            Actor::Eraser => self.execution(model).map(|id| op("executions.delete", json!({ "id": id }))),
+            Actor::Scribe => self.change_state(model),
             Actor::Narrator => self.narrate(model),
             Actor::Configurer => Some(self.configure()),
             Actor::Pauser => Some(self.pause()),
@@ -164,6 +180,7 @@ impl Actors {
             "queue.enqueue" if op.arguments.get("id").is_some() || op.arguments.get("idempotencyKey").is_some() => {
                 self.enqueued.push(op.arguments.clone());
             }
+            "executions.continueAsNew" => self.continued.push(op.clone()),
             "events.append" if op.arguments.get("id").is_some() => self.appended.push(op.arguments.clone()),
             _ => {}
         }
@@ -309,6 +326,31 @@ impl Actors {
         Op { name: "queue.enqueueMany", arguments: json!({ "items": items }), bad }
     }
 
+    /// More than claims and sweeps deal with in one go.
+    fn flood(&mut self, model: &Model) -> Op {
+        if let Some(execution) = self.execution(model).filter(|_| self.random.percent(50)) {
+            // So many that snapshots of the log are worth writing.
+            let events = (0..150).map(|_| {
+                let patch = self.patch();
+                let data = json!({ "nodeId": self.random.pick(&NODES), "output": 1, "statePatch": patch, "durationMs": 1 });
+                json!({ "type": "node_completed", "data": data })
+            });
+            return op("events.appendMany", json!({ "events": events.collect::<Vec<_>>(), "executionId": execution }));
+        }
+        let queue = self.queue();
+        let delay = self.random.pick(&[0, 300]);
+        let items: Vec<Value> = (0..self.random.between(101, 250))
+            .map(|_| {
+                let mut item = json!({ "queue": queue, "priority": self.random.between(0, 2), "delayMs": delay });
+                if self.random.percent(30) {
+                    item["concurrencyKey"] = json!(self.random.pick(&KEYS));
+                }
+                item
+            })
+            .collect();
+        op("queue.enqueueMany", json!({ "items": items }))
+    }
+
     fn worker(&mut self, arguments: &mut Value) {
         arguments["workerId"] = json!(self.random.pick(&WORKERS));
         if self.random.percent(30) {
@@ -343,9 +385,12 @@ impl Actors {
 
     /// An item and a fence: of an item that is held now, or a past one.
     fn lease(&mut self, model: &Model, past: bool) -> Option<Value> {
-        let held: Vec<(String, i64)> = if past {
-            model.grants().iter().cloned().collect()
-        } else {
+        if past {
+            // Mostly one that is not long ago.
+            let from = if self.random.percent(70) { model.grants.len().saturating_sub(30) } else { 0 };
+            return self.random.maybe_pick(&model.grants[from..]).map(|(id, fence)| json!({ "id": id, "fence": fence }));
+        }
+        let held: Vec<(String, i64)> = {
             let claimed = model.open.iter().map(|&index| &model.items[index]).filter(|item| item.status == Status::Claimed);
             claimed.map(|item| (item.id.clone(), item.fence)).collect()
         };
@@ -497,6 +542,14 @@ impl Actors {
 
     fn start(&mut self, model: &Model) -> Op {
         let open = model.executions.iter().filter(|execution| !execution.gone && !execution.is_terminal()).count();
+        // Ids of executions that are gone are used again.
+        let gone: Vec<&String> =
+            model.executions.iter().filter(|execution| execution.gone).map(|execution| &execution.id).collect();
+        if self.random.percent(30)
+            && let Some(id) = self.random.maybe_pick(&gone).filter(|id| id.starts_with("run-"))
+        {
+            return op("executions.create", json!({ "id": id, "workflowId": "w" }));
+        }
         // Few at a time, so that several items share one.
         if open > 8 || (self.executions > 0 && self.random.percent(10)) {
             let number = 1 + self.random.below(self.executions.max(1));
@@ -509,6 +562,10 @@ impl Actors {
 
     fn end(&mut self, model: &Model) -> Option<Op> {
         let mut arguments = json!({ "id": self.execution(model)? });
+        if self.random.percent(15) {
+            arguments["reason"] = json!("not needed any more");
+            return Some(op("executions.cancel", arguments));
+        }
         arguments["status"] = json!(self.random.pick(&[
             "running",
             "running",
@@ -524,6 +581,60 @@ impl Actors {
             arguments["expectedStatus"] = json!(self.random.pick(&["pending", "running", "paused", "completed"]));
         }
         Some(op("executions.setStatus", arguments))
+    }
+
+    fn continue_as_new(&mut self, model: &Model) -> Option<Op> {
+        let from = self.continued.len().saturating_sub(5);
+        if self.random.percent(30)
+            && let Some(again) = self.random.maybe_pick(&self.continued[from..])
+        {
+            return Some(again);
+        }
+        let mut arguments = json!({ "id": self.execution(model)? });
+        let mut bad = None;
+        if self.random.percent(50) {
+            arguments["state"] = json!({ "carried": self.random.below(9) });
+        }
+        if self.random.percent(70) {
+            let mut item = self.item(model);
+            if self.random.percent(10) {
+                bad = Some(Bad::Item(0));
+                item["maxAttempts"] = json!(0);
+            }
+            let members = item.as_object_mut()?;
+            members.remove("executionId");
+            members.insert("nodeId".to_owned(), json!(self.random.pick(&NODES)));
+            // The answer does not tell the item's id.
+            if !members.contains_key("id") {
+                self.items += 1;
+                members.insert("id".to_owned(), json!(format!("item-{}", self.items)));
+            }
+            arguments["enqueue"] = item;
+        }
+        Some(Op { name: "executions.continueAsNew", arguments, bad })
+    }
+
+    fn change_state(&mut self, model: &Model) -> Option<Op> {
+        let mut arguments = json!({ "id": self.execution(model)? });
+        let name = match self.random.below(5) {
+            0 => {
+                arguments["state"] = self.random.pick(&[json!({}), json!({ "a": 1, "log": ["first"] }), json!([1]), json!(null)]);
+                "executions.setState"
+            }
+            1 | 2 => {
+                arguments["patch"] = self.patch();
+                "executions.patchState"
+            }
+            _ => {
+                arguments["key"] = json!(self.random.pick(&["log", "log", "a"]));
+                arguments["value"] = json!(self.random.below(100));
+                "executions.appendToState"
+            }
+        };
+        if self.random.percent(20) {
+            arguments["expectedSequence"] = json!(self.random.below(20));
+        }
+        Some(op(name, arguments))
     }
 
     fn patch(&mut self) -> Value {

@@ -41,7 +41,7 @@ pub fn look(world: &mut World, all: bool) -> Verdict {
         }
         look_at_attempts(world)?;
         look_at_history(world)?;
-    } else if let Some(index) = world.random.maybe_pick(&executions) {
+    } else if let Some(index) = world.eyes.maybe_pick(&executions) {
         look_at_execution(world, index)?;
     }
     Ok(())
@@ -150,6 +150,13 @@ fn look_at_counts(world: &World) -> Verdict {
     }
     let (found, expected) = (world.read("queues.stats", json!({}))?, world.model.stats(None, None));
     ensure!(found == expected, "the counts are\n    {found}\n  and should be\n    {expected}");
+    let found = world.read("executions.count", json!({ "groupBy": "status" }))?;
+    let mut by_status: BTreeMap<&str, i64> = BTreeMap::new();
+    for execution in world.model.executions.iter().filter(|execution| !execution.gone) {
+        *by_status.entry(&execution.status).or_default() += 1;
+    }
+    let expected = json!({ "total": by_status.values().sum::<i64>(), "byStatus": by_status });
+    ensure!(found == expected, "the counts of executions are\n    {found}\n  and should be\n    {expected}");
     Ok(())
 }
 
@@ -169,6 +176,16 @@ fn look_at_execution(world: &World, index: usize) -> Verdict {
             fold[member]
         );
     }
+    let at = world.step % execution.past.len();
+    let fold = world.read("executions.materialize", json!({ "id": execution.id, "at": at }))?;
+    let (status, state) = &execution.past[at];
+    ensure!(
+        fold["status"] == json!(status) && fold["state"] == **state,
+        "as of event {at} the execution {:?} is {} with {}, and should be {status} with {state}",
+        execution.id,
+        fold["status"],
+        fold["state"]
+    );
     let mut statement = world
         .raw
         .prepare_cached(
