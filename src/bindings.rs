@@ -88,6 +88,9 @@ export type JsonInput = unknown;
 /** An item under a lease. */
 export type ClaimedItem = WorkItem & { status: "claimed"; workerId: string; claimedAt: number; leaseExpiresAt: number };
 
+/** Bytes as they may be given. */
+export type Bytes = Blob | ArrayBuffer | Uint8Array;
+
 /** What names the lease of an item; a claimed item may be passed whole. */
 export type Lease = { readonly id: string; readonly fence: number };
 
@@ -110,8 +113,6 @@ pub fn bindings() -> Bindings {
         arguments: false,
     };
     types.record::<crate::ErrorCode>();
-    // Imports take bytes, and are no operations of the list.
-    types.record::<crate::imports::ImportReport>();
     let mut table = String::new();
     let mut interfaces: Vec<(String, String)> = Vec::new();
     let mut top_level = String::new();
@@ -160,6 +161,7 @@ export interface OperationShape {
   readonly orObject?: true;
   readonly array?: string;
   readonly list?: true;
+  readonly bytes?: true;
   readonly writes: boolean;
 }
 
@@ -293,7 +295,7 @@ fn entry(operation: &Operation, result: &str) -> String {
         | Shape::SubjectAndArray(field, _) => format!("\"{field}\""),
         Shape::Item | Shape::ItemAndOptional => "\"id\", \"fence\"".to_owned(),
         Shape::SubjectOrObject(field) => format!("\"{field}\""),
-        Shape::Object | Shape::Filter | Shape::Array(_) | Shape::Nothing => String::new(),
+        Shape::Object | Shape::Filter | Shape::Array(_) | Shape::Nothing | Shape::Bytes => String::new(),
     };
     let optional = if matches!(operation.shape, Shape::SubjectOrObject(_)) { ", orObject: true" } else { "" };
     let array = match operation.shape {
@@ -301,7 +303,8 @@ fn entry(operation: &Operation, result: &str) -> String {
         _ => String::new(),
     };
     let list = if result.starts_with("Page<") { ", list: true" } else { "" };
-    format!("  \"{}\": {{ subject: [{subject}]{optional}{array}{list}, writes: {} }},\n", operation.name, operation.writes)
+    let bytes = if operation.shape == Shape::Bytes { ", bytes: true" } else { "" };
+    format!("  \"{}\": {{ subject: [{subject}]{optional}{array}{list}{bytes}, writes: {} }},\n", operation.name, operation.writes)
 }
 
 /// The parameters and the result of a method.
@@ -333,6 +336,7 @@ fn signature(operation: &Operation, argument: &str, result: &str) -> String {
         Shape::SubjectAndArray(field, array) => format!("{field}: string, {array}: {argument}[\"{array}\"]"),
         Shape::SubjectOrObject(field) => format!("{field}: string | {argument}, input?: {}", without(&[field])),
         Shape::Nothing => String::new(),
+        Shape::Bytes => format!("bytes: Bytes, input?: {}", without(&[])),
         Shape::Array(array) => format!("{array}: {argument}[\"{array}\"]"),
         Shape::Item => format!("item: Lease, input: {}", without(&["id", "fence"])),
         Shape::ItemAndOptional => format!("item: Lease, input?: {}", without(&["id", "fence"])),

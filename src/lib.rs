@@ -44,6 +44,7 @@ pub mod snapshots;
 mod store;
 mod sweep;
 pub mod tenants;
+pub mod threads;
 pub mod timers;
 pub mod tokens;
 #[cfg(target_arch = "wasm32")]
@@ -59,8 +60,9 @@ pub use fold::{Budget, Materialized, PendingApproval};
 pub use ids::Name;
 pub use json::Json;
 pub use operation::{
-    Approvals, Call, Crons, DeadLetters, Events, Executions, Handler, Leases, OPERATIONS, Operation, Queue, Queues, Retention,
-    Shape, Snapshots, Tenants, Timers, Tokens, Topic, Upkeep, Workers, Workflows, envelope,
+    Answer, Approvals, Blobs, Call, Crons, DeadLetters, Events, Executions, Given, GivesBytes, Handler, Imports, Inbox, Items,
+    Leases, OPERATIONS, Operation, Queue, Queues, Retention, Shape, Snapshots, TakesBytes, Tenants, ThreadEvents, Threads,
+    Timers, Tokens, Topic, Turns, Upkeep, Usage, Workers, Workflows, envelope,
 };
 pub use page::{Damaged, Order, Page, Recent};
 pub use store::{Options, SCHEMA_VERSION, Store, Tx};

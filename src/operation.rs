@@ -10,6 +10,7 @@ use crate::cron::{self, CronSchedule};
 use crate::error::{Error, ErrorCode, Result};
 use crate::executions::{self, Created, Execution, ExecutionCounts, StateChanged};
 use crate::fold::Materialized;
+use crate::imports;
 use crate::json::{Json, path_at, replace_lone_surrogates};
 use crate::page::{Page, Recent};
 use crate::queue::{self, Attempt, ExpiredLease, QueueInfo, QueueStats, Redriven, Renewed, WorkItem};
@@ -36,14 +37,21 @@ pub enum Topic {
     Workflows,
     Timers,
     Crons,
+    Threads,
+    Turns,
+    ThreadItems,
+    ThreadEvents,
+    Inbox,
+    Usage,
+    Blobs,
 }
 
 /// How an operation runs.
 pub enum Handler {
     /// In one transaction.
-    Transaction(fn(&Tx<'_>, &str) -> Result<String>),
+    Transaction(fn(&Tx<'_>, Given<'_>) -> Result<Answer>),
     /// In a series of bounded ones.
-    Procedure(fn(&Store, &str) -> Result<String>),
+    Procedure(fn(&Store, Given<'_>) -> Result<Answer>),
 }
 
 /// How the JavaScript method of an operation takes its arguments. The store itself always gets one object.
@@ -71,6 +79,22 @@ pub enum Shape {
     Item,
     /// A claimed item, then one object, which may be left out.
     ItemAndOptional,
+    /// Bytes, then one object, which may be left out.
+    Bytes,
+}
+
+/// What a call brings: the JSON text of one object, and bytes beside it where the operation takes them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Given<'a> {
+    pub arguments: &'a str,
+    pub bytes: Option<&'a [u8]>,
+}
+
+/// What a call is answered with: JSON text, and bytes beside it where the operation gives them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    pub text: String,
+    pub bytes: Option<Vec<u8>>,
 }
 
 /// One operation.
@@ -97,7 +121,7 @@ pub struct Operation {
 macro_rules! operations {
     ($($(#[doc = $namespace_doc:literal])+ $namespace:ident: $struct:ident {$(
         $(#[doc = $doc:literal])+
-        $mode:ident $name:literal $method:ident($arguments:ty) -> $result:ty = $handler:path, $shape:expr, [$($topic:ident)*] $(of $whole_store:ident)? $(, options [$($option:literal)*])?;
+        $mode:ident $name:literal $method:ident($arguments:ty) -> $result:ty = $handler:path, $shape:expr, [$($topic:ident)*] $(of $whole_store:ident)? $(bytes $bytes:ident)? $(, options [$($option:literal)*])?;
     )*})*) => {
         /// Every operation, in the order of the documentation.
         pub const OPERATIONS: &[Operation] = &[$($(
@@ -109,7 +133,7 @@ macro_rules! operations {
                 whole_store: operations!(@whole $($whole_store)?),
                 topics: &[$(Topic::$topic),*],
                 options: &[$($($option),*)?],
-                handler: operations!(@handler $mode $name $handler),
+                handler: operations!(@handler $mode $name $handler $(, $bytes)?),
                 #[cfg(feature = "development")]
                 types: |types| (types.argument::<$arguments>(), types.record::<$result>()),
             },
@@ -150,10 +174,23 @@ macro_rules! operations {
     (@writes read) => { false };
     (@writes $any:ident) => { true };
     (@handler procedure $name:literal $handler:path) => {
-        Handler::Procedure(|store, text| answer(&$handler(store, parse($name, text)?)?))
+        Handler::Procedure(|store, given| answer(&$handler(store, parse($name, given)?)?))
+    };
+    (@handler procedure $name:literal $handler:path, given) => {
+        Handler::Procedure(|store, given| answer(&$handler(store, with_bytes($name, given)?)?))
     };
     (@handler $any:ident $name:literal $handler:path) => {
-        Handler::Transaction(|tx, text| answer(&$handler(tx, parse($name, text)?)?))
+        Handler::Transaction(|tx, given| answer(&$handler(tx, parse($name, given)?)?))
+    };
+    (@handler $any:ident $name:literal $handler:path, given) => {
+        Handler::Transaction(|tx, given| answer(&$handler(tx, with_bytes($name, given)?)?))
+    };
+    (@handler $any:ident $name:literal $handler:path, answered) => {
+        Handler::Transaction(|tx, given| {
+            let mut result = $handler(tx, parse($name, given)?)?;
+            let bytes = result.take_bytes();
+            Ok(Answer { bytes, ..answer(&result)? })
+        })
     };
     (@method read $self:ident, $arguments:ident, $handler:path) => { $self.0.read(|tx| $handler(tx, $arguments)) };
     (@method write $self:ident, $arguments:ident, $handler:path) => { $self.0.write(|tx| $handler(tx, $arguments)) };
@@ -329,6 +366,40 @@ operations! {
         write "cron.trigger" trigger(cron::CronName) -> Execution = cron::trigger, Shape::Subject("name"), [Crons Executions Items];
     }
 
+    /// Threads: conversations.
+    threads: Threads {
+    }
+
+    /// Turns: one exchange of a thread each.
+    turns: Turns {
+    }
+
+    /// Items: what a thread is made of, in order.
+    items: Items {
+    }
+
+    /// Thread events: what happened to threads, numbered for the whole tenant.
+    thread_events: ThreadEvents {
+    }
+
+    /// The prompt inbox of threads.
+    inbox: Inbox {
+    }
+
+    /// Usage: what responses of models have used, and what that cost.
+    usage: Usage {
+    }
+
+    /// Blobs: bytes that items and events refer to, stored once.
+    blobs: Blobs {
+    }
+
+    /// Imports of other programs' files.
+    imports: Imports {
+        /// Imports a JamJet state database: definitions, executions, events, snapshots, work items, dead letters, tenants, token digests. Importing it again adds nothing. What cannot be read is in the report, with its table and id; the rest is imported.
+        procedure "imports.jamjet" jamjet(imports::ImportJamjet) -> imports::ImportReport = imports::jamjet, Shape::Bytes, [Executions Events Items Workflows] of whole_store bytes given;
+    }
+
     /// Tokens: secrets that name a tenant and a role.
     tokens: Tokens {
         /// Makes a token. The secret is in this answer only; the store keeps its digest.
@@ -388,7 +459,8 @@ fn batch(tx: &Tx<'_>, batch: Batch) -> Result<Vec<Json>> {
         if !operation.writes || operation.name == "batch" {
             return Err(Error::invalid(format!("{} cannot be part of a batch: it changes nothing by itself", operation.name)));
         }
-        Json::parse(operation.run_in(&tx.at_present(), call.arguments.as_str())?)
+        let given = Given { arguments: call.arguments.as_str(), bytes: None };
+        Json::parse(operation.run_in(&tx.at_present(), given)?.text)
     };
     let answers =
         batch.calls.iter().enumerate().map(|(index, call)| {
@@ -397,24 +469,49 @@ fn batch(tx: &Tx<'_>, batch: Batch) -> Result<Vec<Json>> {
     answers.collect()
 }
 
-/// A call as it comes from outside: the name of an operation and its arguments as JSON text.
-#[derive(Debug, Clone, Copy)]
+/// Arguments of an operation that takes bytes beside its text.
+pub trait TakesBytes {
+    fn give_bytes(&mut self, bytes: &[u8]);
+}
+
+/// The result of an operation that gives bytes beside its text.
+pub trait GivesBytes {
+    /// The bytes, which are not part of the text; none where there is no result.
+    fn take_bytes(&mut self) -> Option<Vec<u8>>;
+}
+
+impl<T: GivesBytes> GivesBytes for Option<T> {
+    fn take_bytes(&mut self) -> Option<Vec<u8>> {
+        self.as_mut().and_then(T::take_bytes)
+    }
+}
+
+/// A call as it comes from outside: the name of an operation, and what it is given.
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Call<'a> {
     pub operation: &'a str,
-    pub arguments: &'a str,
+    pub given: Given<'a>,
+}
+
+impl<'a> Call<'a> {
+    /// A call without bytes.
+    pub fn new(operation: &'a str, arguments: &'a str) -> Self {
+        Self { operation, given: Given { arguments, bytes: None } }
+    }
 }
 
 impl Store {
     /// Runs one operation by name, with arguments and answer as JSON text.
     pub fn call(&self, operation: &str, arguments: &str) -> Result<String> {
-        let mut answers = self.call_many(&[Call { operation, arguments }]);
-        answers.pop().unwrap_or_else(|| Err(Error::new(ErrorCode::Internal, "a call was not answered")))
+        let mut answers = self.call_many(&[Call::new(operation, arguments)]);
+        let answer = answers.pop().unwrap_or_else(|| Err(Error::new(ErrorCode::Internal, "a call was not answered")));
+        answer.map(|answer| answer.text)
     }
 
     /// Runs calls in order, sharing one transaction where that is possible. Each is answered as if it had run alone: if one fails, the
     /// shared transaction is rolled back and each runs in its own. An operation's name may be followed by `@` and the id of a tenant, for
     /// which the call then runs.
-    pub fn call_many(&self, calls: &[Call<'_>]) -> Vec<Result<String>> {
+    pub fn call_many(&self, calls: &[Call<'_>]) -> Vec<Result<Answer>> {
         let mut answers = Vec::with_capacity(calls.len());
         let mut group: Vec<Addressed<'_>> = Vec::new();
         for call in calls {
@@ -430,19 +527,19 @@ impl Store {
         answers
     }
 
-    fn run_group(&self, group: &mut Vec<Addressed<'_>>, answers: &mut Vec<Result<String>>) {
+    fn run_group(&self, group: &mut Vec<Addressed<'_>>, answers: &mut Vec<Result<Answer>>) {
         let calls = std::mem::take(group);
         if calls.len() > 1 {
             let one = |tx: &Tx<'_>, call: &Addressed<'_>| {
                 let tx = tx.at_present();
                 match call.tenant {
-                    None => call.operation.run_in(&tx, call.arguments),
-                    Some(id) => call.operation.run_in(&tx.of_named_tenant(id)?, call.arguments),
+                    None => call.operation.run_in(&tx, call.given),
+                    Some(id) => call.operation.run_in(&tx.of_named_tenant(id)?, call.given),
                 }
             };
             let shared = |tx: &Tx<'_>| calls.iter().map(|call| one(tx, call)).collect();
             let writes = calls.iter().any(|call| call.operation.writes);
-            let together: Result<Vec<String>> = if writes { self.write(shared) } else { self.read(shared) };
+            let together: Result<Vec<Answer>> = if writes { self.write(shared) } else { self.read(shared) };
             if let Ok(all) = together {
                 return answers.extend(all.into_iter().map(Ok));
             }
@@ -450,15 +547,15 @@ impl Store {
         answers.extend(calls.iter().map(|call| self.run_alone(call)));
     }
 
-    fn run_alone(&self, call: &Addressed<'_>) -> Result<String> {
+    fn run_alone(&self, call: &Addressed<'_>) -> Result<Answer> {
         let bound = call.tenant.map(|id| self.for_tenant(id));
         let store = bound.as_ref().unwrap_or(self);
-        let Addressed { operation, arguments, .. } = *call;
+        let Addressed { operation, given, .. } = *call;
         match operation.handler {
             Handler::Procedure(_) if operation.whole_store && store.is_bound() => Err(of_the_whole_store(operation.name)),
-            Handler::Procedure(run) => run(store, arguments),
-            Handler::Transaction(_) if operation.writes => store.write(|tx| operation.run_in(tx, arguments)),
-            Handler::Transaction(_) => store.read(|tx| operation.run_in(tx, arguments)),
+            Handler::Procedure(run) => run(store, given),
+            Handler::Transaction(_) if operation.writes => store.write(|tx| operation.run_in(tx, given)),
+            Handler::Transaction(_) => store.read(|tx| operation.run_in(tx, given)),
         }
     }
 }
@@ -467,7 +564,7 @@ impl Store {
 struct Addressed<'a> {
     operation: &'static Operation,
     tenant: Option<&'a str>,
-    arguments: &'a str,
+    given: Given<'a>,
 }
 
 impl<'a> Addressed<'a> {
@@ -482,15 +579,15 @@ impl<'a> Addressed<'a> {
                 format!("{:?} names a tenant, and this store is bound to one; call it on the plain store", call.operation),
             ));
         }
-        Ok(Self { operation: find(name)?, tenant, arguments: call.arguments })
+        Ok(Self { operation: find(name)?, tenant, given: call.given })
     }
 }
 
 impl Operation {
-    fn run_in(&self, tx: &Tx<'_>, arguments: &str) -> Result<String> {
+    fn run_in(&self, tx: &Tx<'_>, given: Given<'_>) -> Result<Answer> {
         match self.handler {
             Handler::Transaction(_) if self.whole_store && !tx.sees_all_tenants() => Err(of_the_whole_store(self.name)),
-            Handler::Transaction(run) => run(tx, arguments),
+            Handler::Transaction(run) => run(tx, given),
             Handler::Procedure(_) => {
                 Err(Error::invalid(format!("{} is a series of transactions and cannot be part of one", self.name)))
             }
@@ -516,7 +613,11 @@ fn unknown_operation(name: &str) -> Error {
 }
 
 /// Reads an operation's arguments. Errors name the operation and the field.
-fn parse<A: DeserializeOwned>(operation: &str, text: &str) -> Result<A> {
+fn parse<A: DeserializeOwned>(operation: &str, given: Given<'_>) -> Result<A> {
+    let text = given.arguments;
+    if given.bytes.is_some() {
+        return Err(Error::invalid(format!("{operation} takes no bytes")).with("operation", operation));
+    }
     let mended: Cow<'_, str> = replace_lone_surrogates(text);
     serde_json::from_str(&mended).map_err(|error| {
         let said = error.to_string();
@@ -527,6 +628,15 @@ fn parse<A: DeserializeOwned>(operation: &str, text: &str) -> Result<A> {
         let place = if path.is_empty() { operation.to_owned() } else { format!("{operation}: {path}") };
         Error::invalid(format!("{place}: {}", in_words_of_json(said))).with("operation", operation).with("path", path)
     })
+}
+
+fn with_bytes<A: DeserializeOwned + TakesBytes>(operation: &str, given: Given<'_>) -> Result<A> {
+    let bytes = given.bytes.ok_or_else(|| {
+        Error::invalid(format!("{operation} takes bytes beside its arguments, and got none")).with("operation", operation)
+    })?;
+    let mut arguments: A = parse(operation, Given { bytes: None, ..given })?;
+    arguments.give_bytes(bytes);
+    Ok(arguments)
 }
 
 fn offset(text: &str, line: usize, column: usize) -> usize {
@@ -557,17 +667,18 @@ fn in_words_of_json(said: &str) -> String {
     }
 }
 
-fn answer(result: &impl Serialize) -> Result<String> {
+fn answer(result: &impl Serialize) -> Result<Answer> {
     serde_json::to_string(result)
+        .map(|text| Answer { text, bytes: None })
         .map_err(|error| Error::new(ErrorCode::Internal, format!("the answer cannot be written as JSON: {error}")))
 }
 
-/// A call's outcome as the JSON text that goes to JavaScript: `{"ok": …}` or `{"error": …}`.
-pub fn envelope(outcome: Result<String>) -> String {
+/// A call's outcome as it goes to JavaScript, the text being `{"ok": …}` or `{"error": …}`.
+pub fn envelope(outcome: Result<Answer>) -> Answer {
     let error = match outcome {
-        Ok(text) => return format!("{{\"ok\":{text}}}"),
+        Ok(answer) => return Answer { text: format!("{{\"ok\":{}}}", answer.text), ..answer },
         Err(error) => error,
     };
     let error = serde_json::to_string(&error).unwrap_or_else(|_| "{\"code\":\"internal\",\"message\":\"\"}".to_owned());
-    format!("{{\"error\":{error}}}")
+    Answer { text: format!("{{\"error\":{error}}}"), bytes: None }
 }

@@ -17,7 +17,8 @@ use crate::zones::Zones;
 
 /// The schema, one step a file. The number of steps is the schema version.
 const MIGRATIONS: Migrations<'static> = Migrations::from_slice(STEPS);
-const STEPS: &[M<'static>] = &[M::up(include_str!("../migrations/0001_foundation.sql"))];
+const STEPS: &[M<'static>] =
+    &[M::up(include_str!("../migrations/0001_foundation.sql")), M::up(include_str!("../migrations/0002_chat.sql"))];
 
 /// The newest schema that this version reads and writes.
 pub const SCHEMA_VERSION: i64 = STEPS.len() as i64;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use common::{Folder, call, code, options};
-use runkeep::imports::ImportReport;
+use runkeep::imports::{ImportJamjet, ImportReport};
 use runkeep::{Clock, ErrorCode, ManualClock, Options, Store};
 use rusqlite::Connection;
 use serde_json::value::RawValue;
@@ -149,7 +149,7 @@ fn check_folds(store: &Store) {
 }
 
 fn import(store: &Store, bytes: &[u8]) -> ImportReport {
-    let report = store.import_jamjet(bytes).unwrap();
+    let report = store.imports().jamjet(ImportJamjet { bytes: bytes.to_vec() }).unwrap();
     for (table, counts) in &report.tables {
         assert_eq!(counts.read, counts.imported + counts.skipped + counts.rejected, "{table}: {report:?}");
         assert_eq!(counts.rejected, report.rejected.iter().filter(|row| row.table == *table).count() as i64, "{table}");
@@ -638,7 +638,7 @@ fn timers_come_with_their_times() {
 #[track_caller]
 fn refused(bytes: &[u8], expected: ErrorCode) -> String {
     let (store, _) = store();
-    let error = store.import_jamjet(bytes).unwrap_err();
+    let error = store.imports().jamjet(ImportJamjet { bytes: bytes.to_vec() }).unwrap_err();
     assert_eq!(error.code(), expected, "{error}");
     assert_eq!(call(&store, "executions.count", json!({}))["total"], 0);
     assert_eq!(call(&store, "tenants.list", json!({}))["items"].as_array().unwrap().len(), 1);
@@ -697,10 +697,13 @@ fn a_file_in_wal_mode_is_read() {
 fn an_import_concerns_the_whole_store() {
     let (store, _) = store();
     call(&store, "tenants.create", json!({ "id": "acme" }));
-    assert_eq!(store.for_tenant("acme").import_jamjet(FILE).unwrap_err().code(), ErrorCode::Unsupported);
+    assert_eq!(
+        store.for_tenant("acme").imports().jamjet(ImportJamjet { bytes: FILE.to_vec() }).unwrap_err().code(),
+        ErrorCode::Unsupported
+    );
     assert_eq!(code(&store, "executions.get", json!({})), "invalid_argument");
     store.close().unwrap();
-    assert_eq!(store.import_jamjet(FILE).unwrap_err().code(), ErrorCode::Closed);
+    assert_eq!(store.imports().jamjet(ImportJamjet { bytes: FILE.to_vec() }).unwrap_err().code(), ErrorCode::Closed);
 }
 
 /// A long log takes several transactions, and folds fast afterwards.
@@ -745,7 +748,7 @@ fn a_file_with_damaged_bytes_is_refused_or_imported_whole() {
             bytes[at] = random(256) as u8;
         }
         let (store, _) = store();
-        match store.import_jamjet(&bytes) {
+        match store.imports().jamjet(ImportJamjet { bytes: bytes.clone() }) {
             Err(error) => {
                 assert!(matches!(error.code(), ErrorCode::Corrupt | ErrorCode::InvalidArgument), "{error}");
                 assert_eq!(call(&store, "executions.count", json!({}))["total"], 0, "{error}");
@@ -886,12 +889,14 @@ fn an_import_can_stop_anywhere_and_be_run_again() {
         let clock = Arc::new(StoppingClock(AtomicI64::new(i64::MAX)));
         let store = Store::in_memory_with(Options { clock: clock.clone(), ..Options::default() }).unwrap();
         clock.0.store(stops, Ordering::SeqCst);
-        let stopped = std::panic::catch_unwind(AssertUnwindSafe(|| store.import_jamjet(FILE).unwrap())).is_err();
+        let stopped =
+            std::panic::catch_unwind(AssertUnwindSafe(|| store.imports().jamjet(ImportJamjet { bytes: FILE.to_vec() }).unwrap()))
+                .is_err();
         clock.0.store(i64::MAX, Ordering::SeqCst);
         if !stopped {
             break;
         }
-        store.import_jamjet(FILE).unwrap();
+        store.imports().jamjet(ImportJamjet { bytes: FILE.to_vec() }).unwrap();
         assert_eq!(everything(&store), whole, "stopped at {stops}");
         stops += 1;
     }

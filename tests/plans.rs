@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use common::{Folder, START, clock, options, with};
+use runkeep::imports::ImportJamjet;
 use runkeep::{ManualClock, OPERATIONS, Store};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
@@ -55,9 +56,6 @@ const HOT: &[&str] = &[
     "queues.stats",
     "leases.listExpired",
 ];
-
-/// What stands for the import among the operations.
-const IMPORT: &str = "import_jamjet";
 
 const JAMJET: &[u8] = include_bytes!("fixtures/jamjet-0.3.2.db");
 
@@ -227,9 +225,9 @@ impl Recorder {
         store.efforts();
         let jamjet = jamjet();
         for _ in 0..2 {
-            assert_eq!(store.import_jamjet(&jamjet).unwrap().rejected, []);
+            assert_eq!(store.imports().jamjet(ImportJamjet { bytes: jamjet.clone() }).unwrap().rejected, []);
         }
-        self.statements.entry(IMPORT).or_default().extend(store.efforts().into_keys());
+        self.statements.entry("imports.jamjet").or_default().extend(store.efforts().into_keys());
     }
 
     fn all(&self) -> BTreeSet<&str> {
@@ -819,7 +817,6 @@ fn the_scenario_calls_every_operation_and_runs_all_sql_of_the_sources() {
     let recorder = scenario();
     let called: Vec<_> = recorder.statements.keys().copied().collect();
     let mut known: Vec<_> = OPERATIONS.iter().map(|operation| operation.name).collect();
-    known.push(IMPORT);
     known.sort_unstable();
     assert_eq!(called, known);
 

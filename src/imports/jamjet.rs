@@ -52,37 +52,24 @@ const STEP: usize = 100;
 /// The same for events, which are many and small.
 const EVENT_STEP: usize = 1000;
 
-impl Store {
-    /// Imports a JamJet state database, given as the content of its file: definitions, executions with their events and snapshots, work
-    /// items, dead letters, timers, tenants and tokens. Ids, sequences, times and documents stay as they are. Where the row of an
-    /// execution says something else than its events, one `execution_reconciled` follows them. A row that cannot be read, or contradicts
-    /// what is stored, is reported and left out; nothing that is stored is overwritten.
-    ///
-    /// A series of transactions: it can stop anywhere and be run again, and what is there already is skipped. Monthly usage counts in the
-    /// month in which it happened, and no limit of a tenant refuses anything.
-    ///
-    /// # Errors
-    /// `invalid_argument` for what is no JamJet state database, `corrupt` for a damaged file: nothing is changed then.
-    pub fn import_jamjet(&self, bytes: &[u8]) -> Result<ImportReport> {
-        self.read(|tx| {
-            if tx.sees_all_tenants() {
-                return Ok(());
-            }
-            Err(Error::new(
-                ErrorCode::Unsupported,
-                "an import concerns the whole store: call it on the plain store, not on one bound to a tenant",
-            ))
-        })?;
-        // Everything is read once before anything is written, so that a damaged file changes nothing.
-        let (file, there, rowids, contents) = read_through(bytes).map_err(of_file)?;
-        let mut import = Import { store: self, file, rowids, contents, report: ImportReport::default() };
-        for table in there {
-            let read = import.rowids(table).len() as i64;
-            import.report.tables.entry(table.name.to_owned()).or_default().read = read;
-        }
-        import.run()?;
-        Ok(import.report)
+/// Imports a JamJet state database, given as the content of its file. Ids, sequences, times and documents stay as they are. Where the row of
+/// an execution says something else than its events, one `execution_reconciled` follows them. A row that cannot be read, or contradicts what
+/// is stored, is reported and left out; nothing that is stored is overwritten.
+///
+/// A series of transactions: it can stop anywhere and be run again, and what is there already is skipped. Monthly usage counts in the month
+/// in which it happened, and no limit of a tenant refuses anything.
+pub(super) fn import(store: &Store, bytes: &[u8]) -> Result<ImportReport> {
+    // A store that is closed says so before it reads anything.
+    store.read(|_| Ok(()))?;
+    // Everything is read once before anything is written, so that a damaged file changes nothing.
+    let (file, there, rowids, contents) = read_through(bytes).map_err(of_file)?;
+    let mut import = Import { store, file, rowids, contents, report: ImportReport::default() };
+    for table in there {
+        let read = import.rowids(table).len() as i64;
+        import.report.tables.entry(table.name.to_owned()).or_default().read = read;
     }
+    import.run()?;
+    Ok(import.report)
 }
 
 type ReadThrough = (Foreign, Vec<&'static Table>, BTreeMap<&'static str, Vec<i64>>, Contents);

@@ -6,7 +6,30 @@ mod jamjet_events;
 
 use std::collections::BTreeMap;
 
+use crate::error::Result;
 use crate::executions::ExecutionStatus;
+use crate::operation::TakesBytes;
+use crate::store::Store;
+
+arguments! {
+    /// A JamJet state database.
+    pub struct ImportJamjet {
+        /// The file.
+        #[serde(skip)]
+        #[cfg_attr(feature = "development", ts(skip))]
+        pub bytes: Vec<u8>,
+    }
+}
+
+impl TakesBytes for ImportJamjet {
+    fn give_bytes(&mut self, bytes: &[u8]) {
+        self.bytes = bytes.to_vec();
+    }
+}
+
+pub(crate) fn jamjet(store: &Store, arguments: ImportJamjet) -> Result<ImportReport> {
+    jamjet::import(store, &arguments.bytes)
+}
 
 records! {
     /// What an import did. Importing the same file again adds nothing.

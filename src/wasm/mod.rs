@@ -12,7 +12,7 @@ use wasm_bindgen::prelude::*;
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorCode, Result};
-use crate::operation::{Call, envelope};
+use crate::operation::{Answer, Call, Given, envelope};
 use crate::store::{Options, SCHEMA_VERSION, Store};
 
 pub(crate) use zones::HostZones;
@@ -112,22 +112,21 @@ impl Engine {
         })
     }
 
-    /// Runs calls, given flat as operation and arguments in turn, and answers one JSON text for each: `{"ok": …}` or `{"error": …}`.
-    pub fn run(&self, calls: Vec<String>, now_ms: Option<f64>) -> Vec<String> {
+    /// Runs calls, given flat as operation and arguments in turn, and with what bytes each has beside that, if any has. Answers one JSON text
+    /// for each, `{"ok": …}` or `{"error": …}`, or `{text, bytes}` where there are bytes beside it.
+    pub fn run(&self, calls: Vec<String>, bytes: Option<js_sys::Array>, now_ms: Option<f64>) -> js_sys::Array {
         self.clock.set(now_ms);
-        let calls: Vec<Call<'_>> = calls.chunks_exact(2).map(|pair| Call { operation: &pair[0], arguments: &pair[1] }).collect();
-        self.store.call_many(&calls).into_iter().map(envelope).collect()
-    }
-
-    /// Imports a JamJet state database and answers the report as one JSON text: `{"ok": …}` or `{"error": …}`.
-    #[wasm_bindgen(js_name = importJamjet)]
-    pub fn import_jamjet(&self, bytes: &[u8], now_ms: Option<f64>) -> String {
-        self.clock.set(now_ms);
-        let report = self.store.import_jamjet(bytes);
-        envelope(report.and_then(|report| {
-            let text = serde_json::to_string(&report);
-            text.map_err(|error| Error::new(ErrorCode::Internal, format!("the report cannot be written as JSON: {error}")))
-        }))
+        let bytes = |index: usize| -> Option<Vec<u8>> {
+            let given = bytes.as_ref()?.get(index as u32);
+            given.dyn_ref::<js_sys::Uint8Array>().map(js_sys::Uint8Array::to_vec)
+        };
+        let calls: Vec<(&[String], Option<Vec<u8>>)> =
+            calls.chunks_exact(2).enumerate().map(|(index, pair)| (pair, bytes(index))).collect();
+        let calls: Vec<Call<'_>> = calls
+            .iter()
+            .map(|(pair, bytes)| Call { operation: &pair[0], given: Given { arguments: &pair[1], bytes: bytes.as_deref() } })
+            .collect();
+        self.store.call_many(&calls).into_iter().map(|outcome| answer(envelope(outcome))).collect()
     }
 
     /// Closes the database and gives back the OPFS handles. Closing twice is fine.
@@ -138,6 +137,16 @@ impl Engine {
         }
         closed.map_err(|error| to_js(&error))
     }
+}
+
+fn answer(Answer { text, bytes }: Answer) -> JsValue {
+    let text = JsValue::from(text);
+    let Some(bytes) = bytes else { return text };
+    let both = js_sys::Object::new();
+    // Setting a member of a plain object does not fail.
+    let _ = js_sys::Reflect::set(&both, &"text".into(), &text);
+    let _ = js_sys::Reflect::set(&both, &"bytes".into(), &js_sys::Uint8Array::from(bytes.as_slice()));
+    both.into()
 }
 
 /// A plain object, not a Map, whatever is nested in it.

@@ -51,12 +51,15 @@ function startHost(onClose) {
     get ended() {
       return ended;
     },
-    send: (calls, nowMs) =>
-      new Promise((resolve, reject) => {
+    async send(calls, nowMs, _deadlines, _wait, bytes) {
+      const answers = await new Promise((resolve, reject) => {
         if (ended !== undefined) return reject(new Error(ended));
         waiting.push({ resolve, reject });
-        child.stdin.write(`${JSON.stringify({ calls, nowMs })}\n`);
-      }),
+        const hex = bytes?.map((some) => some && Buffer.from(some).toString("hex"));
+        child.stdin.write(`${JSON.stringify({ calls, nowMs, ...(hex && { bytes: hex.map((text) => text ?? null) }) })}\n`);
+      });
+      return answers.map((answer) => (typeof answer === "string" ? answer : { text: answer.text, bytes: new Uint8Array(Buffer.from(answer.bytes, "hex")) }));
+    },
     async close() {
       onClose();
       child.stdin.end();

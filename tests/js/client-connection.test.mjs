@@ -71,7 +71,7 @@ test("a message is bounded in calls and in text", async () => {
   await Promise.all(Array.from({ length: groupLimit.calls + 1 }, () => call(connection, "a")));
   assert.deepEqual(transport.messages.map(({ calls }) => calls.length), [groupLimit.calls, 1]);
   transport.messages.length = 0;
-  const long = JSON.stringify("x".repeat(groupLimit.chars / 2));
+  const long = JSON.stringify("x".repeat(groupLimit.size / 2));
   await Promise.all([long, "1", long, "2", "3"].map((args) => connection.call("a", args, defaults)));
   assert.deepEqual(transport.messages.map(({ calls }) => calls.length), [2, 3]);
 });

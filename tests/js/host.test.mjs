@@ -8,7 +8,7 @@ const { groupLimit, Host, sharedNow, waitingLimit } = modules;
 function setUp(run = (calls) => calls.filter((_, index) => index % 2 === 0).map((operation) => `${operation} done`)) {
   const state = { runs: [], closed: 0, tasks: [], crashes: [], answers: {} };
   const engine = {
-    run(calls, nowMs) {
+    run(calls, _bytes, nowMs) {
       state.runs.push({ calls, nowMs });
       return run(calls, nowMs);
     },
@@ -43,7 +43,7 @@ test("a group is bounded in calls and in text; a larger message goes alone", () 
   const { runs, answers, submit, work } = setUp();
   submit("a", { count: groupLimit.calls - 1 });
   submit("b", { count: 2 });
-  submit("c", { args: "x".repeat(groupLimit.chars) });
+  submit("c", { args: "x".repeat(groupLimit.size) });
   submit("d");
   submit("e", { count: 3 * groupLimit.calls });
   submit("f");
@@ -83,7 +83,7 @@ test("the waiting line is bounded in calls and in text", () => {
   submit("b");
   assert.equal(JSON.parse(answers.b[0]).error.code, "busy");
   work();
-  const half = "x".repeat(waitingLimit.chars / 2);
+  const half = "x".repeat(waitingLimit.size / 2);
   submit("c", { args: half });
   submit("d", { args: half });
   assert.equal(JSON.parse(answers.d[0]).error.code, "busy");

@@ -17,7 +17,7 @@ export interface List<T> extends PromiseLike<Page<T>>, AsyncIterable<T> {
 }
 
 /** Sends one call and answers its result. */
-export type Send = (operation: string, writes: boolean, args: Arguments, options: CallOptions) => Promise<unknown>;
+export type Send = (operation: string, writes: boolean, args: Arguments, options: CallOptions, bytes?: Uint8Array) => Promise<unknown>;
 
 type Arguments = Record<string, unknown>;
 
@@ -46,8 +46,9 @@ export type BatchResults<Calls extends readonly BatchCall<unknown>[]> = {
 export function buildOperations(send: Send, include = (_operation: string) => true): StoreOperations {
   return buildApi(include, (operation, shape) => {
     const run = async (given: unknown[], more?: Arguments): Promise<any> => {
-      const { args, options } = readArguments(operation, shape, given);
-      return await send(operation, shape.writes, { ...args, ...more }, options);
+      const bytes = shape.bytes && (await toBytes(operation, given[0]));
+      const { args, options } = readArguments(operation, shape, bytes ? given.slice(1) : given);
+      return await send(operation, shape.writes, { ...args, ...more }, options, bytes);
     };
     return shape.list
       ? (...given: unknown[]) => new LazyList((cursor) => run(given, cursor === undefined ? undefined : { cursor }), operation)
@@ -59,7 +60,10 @@ export function buildOperations(send: Send, include = (_operation: string) => tr
 export const batchOperations = buildApi(
   () => true,
   (operation, shape) =>
-    (...given: unknown[]): BatchCall<unknown> => ({ operation, arguments: readArguments(operation, shape, given).args }),
+    (...given: unknown[]): BatchCall<unknown> => {
+      if (shape.bytes) throw invalid(`${operation} cannot be part of a batch: it takes bytes.`);
+      return { operation, arguments: readArguments(operation, shape, given).args };
+    },
 ) as BatchOperations;
 
 function buildApi(include: (operation: string) => boolean, method: (operation: string, shape: OperationShape) => (...given: unknown[]) => unknown): object {
@@ -116,6 +120,13 @@ function readArguments(operation: string, { subject, orObject, array }: Operatio
   if (signal !== undefined && !isAbortSignal(signal)) throw misused(operation, "signal is an AbortSignal", signal);
   if (timeoutMs !== undefined && !isDuration(timeoutMs)) throw misused(operation, "timeoutMs is a number of milliseconds, at least 0", timeoutMs);
   return { args, options: { signal, timeoutMs } };
+}
+
+async function toBytes(operation: string, given: unknown): Promise<Uint8Array> {
+  if (given instanceof Uint8Array) return given;
+  if (given instanceof ArrayBuffer) return new Uint8Array(given);
+  if (typeof Blob === "function" && given instanceof Blob) return new Uint8Array(await given.arrayBuffer());
+  throw misused(operation, "the first argument is a Blob, an ArrayBuffer or a Uint8Array", given);
 }
 
 // Not instanceof: it may come from another window.

@@ -1,5 +1,5 @@
 // The calls of one store between the moment they are made and the moment they are settled, whatever becomes of the host.
-import { groupLimit, sharedNow, waitingLimit, type HostInfo, type Transport, type Wait } from "../host/protocol.js";
+import { groupLimit, sharedNow, waitingLimit, type Answer, type HostInfo, type Transport, type Wait } from "../host/protocol.js";
 import { RunkeepError, toRunkeepError } from "./errors.js";
 
 export type Connect = (signal: AbortSignal) => Promise<Transport>;
@@ -13,17 +13,22 @@ interface CallSettings {
   signal?: AbortSignal | undefined;
   /** For a claim: how long it waits for something to claim, on top of its timeout. */
   waitMs?: number | undefined;
+  /** Bytes beside the arguments. */
+  bytes?: Uint8Array | undefined;
 }
 
 interface Call {
   readonly operation: string;
   readonly args: string;
+  readonly bytes: Uint8Array | undefined;
+  /** Of text and bytes. */
+  readonly size: number;
   readonly writes: boolean;
   readonly nowMs: number | undefined;
   readonly timeoutMs: number;
   readonly deadline: number;
   readonly wait: Wait | undefined;
-  readonly resolve: (answer: string) => void;
+  readonly resolve: (answer: Answer) => void;
   readonly reject: (error: unknown) => void;
   sent: boolean;
   /** Stops listening to the caller's signal. */
@@ -41,7 +46,7 @@ export class Connection {
   #info: HostInfo | undefined;
 
   readonly #calls = new Set<Call>();
-  #chars = 0;
+  #size = 0;
   #unsent: Call[] = [];
   #timer: ReturnType<typeof setTimeout> | undefined;
   #timerAt = Infinity;
@@ -75,17 +80,18 @@ export class Connection {
     if (!this.#over) this.#flush();
   }
 
-  async call(operation: string, args: string, { writes, timeoutMs, signal, waitMs = 0 }: CallSettings): Promise<unknown> {
+  async call(operation: string, args: string, { writes, timeoutMs, signal, waitMs = 0, bytes }: CallSettings): Promise<unknown> {
     signal?.throwIfAborted();
     if (this.#over) throw this.#over;
-    if (this.#calls.size >= waitingLimit.calls || this.#chars + args.length > waitingLimit.chars) {
+    const size = args.length + (bytes?.length ?? 0);
+    if (this.#calls.size >= waitingLimit.calls || this.#size + size > waitingLimit.size) {
       throw new RunkeepError("busy", `${this.#calls.size} calls are waiting for this store; await some before sending more.`);
     }
-    const answer = await new Promise<string>((resolve, reject) => {
+    const answer = await new Promise<Answer>((resolve, reject) => {
       const deadline = sharedNow() + timeoutMs + waitMs;
       const aborter = new AbortController();
       const wait = waitMs > 0 ? { ms: waitMs, signal: aborter.signal } : undefined;
-      const call: Call = { operation, args, writes, nowMs: this.#now?.(), timeoutMs, deadline, wait, resolve, reject, sent: false };
+      const call: Call = { operation, args, bytes, size, writes, nowMs: this.#now?.(), timeoutMs, deadline, wait, resolve, reject, sent: false };
       if (signal) {
         const onAbort = () => {
           aborter.abort();
@@ -95,24 +101,12 @@ export class Connection {
         call.ignoreSignal = () => signal.removeEventListener("abort", onAbort);
       }
       this.#calls.add(call);
-      this.#chars += args.length;
+      this.#size += size;
       this.#watch(deadline);
       // All calls of one turn of the page's code go together.
       if (this.#unsent.push(call) === 1) queueMicrotask(() => this.#flush());
     });
     // Made an error here, where its stack leads to the caller.
-    return readAnswer(answer);
-  }
-
-  /** Imports a JamJet database. It may be repeated: what is there already is not imported again. */
-  async importJamjet(bytes: Uint8Array): Promise<unknown> {
-    if (this.#over) throw this.#over;
-    if (this.#transport === undefined || this.#transport.ended !== undefined) await this.open(reconnectAttempts);
-    const importJamjet = this.#transport?.importJamjet;
-    if (!importJamjet) throw new RunkeepError("unsupported", "This store's transport imports no databases.");
-    const answer = await importJamjet.call(this.#transport, bytes, this.#now?.()).catch((error) => {
-      throw this.#over ?? new RunkeepError("timeout", `outcome unknown: the store's host ended while it imported (${error.message}). Import again.`);
-    });
     return readAnswer(answer);
   }
 
@@ -154,13 +148,14 @@ export class Connection {
 
   async #send(transport: Transport, calls: Call[]): Promise<void> {
     for (const call of calls) call.sent = true;
-    let answers: string[];
+    let answers: Answer[];
     try {
       answers = await transport.send(
         calls.flatMap(({ operation, args }) => [operation, args]),
         calls[0]?.nowMs,
         calls.map(({ deadline }) => deadline),
         calls[0]?.wait,
+        calls.some(({ bytes }) => bytes) ? calls.map(({ bytes }) => bytes) : undefined,
       );
     } catch (error) {
       return this.#unanswered(transport, calls, error);
@@ -193,7 +188,7 @@ export class Connection {
   /** Whether the call was still open. */
   #settle(call: Call): boolean {
     if (!this.#calls.delete(call)) return false;
-    this.#chars -= call.args.length;
+    this.#size -= call.size;
     call.ignoreSignal?.();
     if (this.#calls.size === 0) {
       clearTimeout(this.#timer);
@@ -235,24 +230,25 @@ export class Connection {
   }
 }
 
-function readAnswer(answer: string): unknown {
-  const { ok, error } = JSON.parse(answer) as { ok?: unknown; error?: unknown };
+function readAnswer(answer: Answer): unknown {
+  const { text, bytes } = typeof answer === "string" ? { text: answer } : answer;
+  const { ok, error } = JSON.parse(text) as { ok?: unknown; error?: unknown };
   if (error !== undefined) throw toRunkeepError(error);
-  return ok;
+  return bytes ? { ...(ok as object), bytes } : ok;
 }
 
 function intoMessages(calls: Call[]): Call[][] {
   const messages: Call[][] = [];
-  let [last, chars]: [Call[], number] = [[], 0];
+  let [last, size]: [Call[], number] = [[], 0];
   for (const call of calls) {
     const alone = call.wait !== undefined || last[0]?.wait !== undefined;
-    const fits = !alone && last.length < groupLimit.calls && chars + call.args.length <= groupLimit.chars && last[0]?.nowMs === call.nowMs;
+    const fits = !alone && last.length < groupLimit.calls && size + call.size <= groupLimit.size && last[0]?.nowMs === call.nowMs;
     if (!fits || last.length === 0) {
       messages.push((last = []));
-      chars = 0;
+      size = 0;
     }
     last.push(call);
-    chars += call.args.length;
+    size += call.size;
   }
   return messages;
 }

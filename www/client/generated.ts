@@ -10,6 +10,9 @@ export type JsonInput = unknown;
 /** An item under a lease. */
 export type ClaimedItem = WorkItem & { status: "claimed"; workerId: string; claimedAt: number; leaseExpiresAt: number };
 
+/** Bytes as they may be given. */
+export type Bytes = Blob | ArrayBuffer | Uint8Array;
+
 /** What names the lease of an item; a claimed item may be passed whole. */
 export type Lease = { readonly id: string; readonly fence: number };
 
@@ -19,6 +22,7 @@ export interface OperationShape {
   readonly orObject?: true;
   readonly array?: string;
   readonly list?: true;
+  readonly bytes?: true;
   readonly writes: boolean;
 }
 
@@ -83,6 +87,7 @@ export const operations = {
   "cron.list": { subject: [], list: true, writes: false },
   "cron.delete": { subject: ["name"], writes: true },
   "cron.trigger": { subject: ["name"], writes: true },
+  "imports.jamjet": { subject: [], bytes: true, writes: true },
   "tokens.create": { subject: [], writes: true },
   "tokens.validate": { subject: ["token"], writes: true },
   "tokens.revoke": { subject: ["id"], writes: true },
@@ -613,6 +618,9 @@ export type ImportCounts = { read: number, imported: number,
  * Imported before.
  */
 skipped: number, rejected: number, };
+
+/** A JamJet state database. */
+export type ImportJamjet = {  };
 
 /** What an import did. Importing the same file again adds nothing. */
 export type ImportReport = { 
@@ -1589,6 +1597,11 @@ export interface Cron {
   trigger(name: string, options?: CallOptions): Promise<Execution>;
 }
 
+export interface Imports {
+  /** Imports a JamJet state database: definitions, executions, events, snapshots, work items, dead letters, tenants, token digests. Importing it again adds nothing. What cannot be read is in the report, with its table and id; the rest is imported. */
+  jamjet(bytes: Bytes, input?: ImportJamjet, options?: CallOptions): Promise<ImportReport>;
+}
+
 export interface Tokens {
   /** Makes a token. The secret is in this answer only; the store keeps its digest. */
   create(input: CreateToken, options?: CallOptions): Promise<NewToken>;
@@ -1632,6 +1645,7 @@ export interface StoreOperations {
   readonly workers: Workers;
   readonly timers: Timers;
   readonly cron: Cron;
+  readonly imports: Imports;
   readonly tokens: Tokens;
   readonly tenants: Tenants;
   readonly retention: Retention;

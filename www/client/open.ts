@@ -15,7 +15,7 @@ import {
 import { Connection, type Connect } from "./connection.js";
 import { encode } from "./encode.js";
 import { invalid, RunkeepError } from "./errors.js";
-import type { ImportReport, StoreOperations } from "./generated.js";
+import type { StoreOperations } from "./generated.js";
 import { Sweeper } from "./sweeper.js";
 import { startWorker } from "./worker.js";
 
@@ -61,18 +61,9 @@ export interface TenantStore extends Omit<StoreOperations, "batch" | "sweep" | "
   batch<const Calls extends readonly BatchCall<unknown>[]>(build: (tx: BatchOperations) => Calls, options?: CallOptions): Promise<BatchResults<Calls>>;
 }
 
-export interface Imports {
-  /**
-   * Imports a JamJet state database: definitions, executions, events, snapshots, work items, dead letters, tenants, token digests. Importing
-   * it again adds nothing. What cannot be read is in the report, with its table and id; the rest is imported.
-   */
-  jamjet(database: Blob | ArrayBuffer | Uint8Array): Promise<ImportReport>;
-}
-
 export interface Store extends TenantStore, Omit<StoreOperations, "batch"> {
   /** The same store, bound to one tenant: nothing of another's can be read, changed, counted, claimed or found to exist. */
   forTenant(id: string): TenantStore;
-  readonly imports: Imports;
   info(): Promise<StoreInfo>;
   /** Asks the browser to keep this origin's storage under pressure. Answers whether it does. */
   persist(): Promise<boolean>;
@@ -159,10 +150,10 @@ export async function openWith(settings: Settings): Promise<Store> {
 
   const sendAs =
     (tenant: string): Send =>
-    async (operation, writes, args, { signal, timeoutMs }) => {
+    async (operation, writes, args, { signal, timeoutMs }, bytes) => {
       if (closing) throw closed(name);
       const waitMs = operation === "queue.claim" && isDuration(args.waitMs) ? args.waitMs : 0;
-      return await connection.call(operation + tenant, encode(args), { writes, signal, waitMs, timeoutMs: timeoutMs || settings.timeoutMs });
+      return await connection.call(operation + tenant, encode(args), { writes, signal, waitMs, bytes, timeoutMs: timeoutMs || settings.timeoutMs });
     };
   const operationsOf = (send: Send, include?: (operation: string) => boolean) => ({
     ...buildOperations(send, include),
@@ -177,13 +168,7 @@ export async function openWith(settings: Settings): Promise<Store> {
     ...operationsOf(sendAs("")),
     forTenant(id: string) {
       checkName(id);
-      return operationsOf(sendAs(`@${id}`), (operation) => operation !== "sweep" && !operation.startsWith("tenants."));
-    },
-    imports: {
-      async jamjet(database: unknown) {
-        if (closing) throw closed(name);
-        return await connection.importJamjet(await toBytes("imports.jamjet", database));
-      },
+      return operationsOf(sendAs(`@${id}`), (operation) => operation !== "sweep" && operation !== "imports.jamjet" && !operation.startsWith("tenants."));
     },
     async info(): Promise<StoreInfo> {
       if (closing) throw closed(name);
@@ -201,13 +186,6 @@ export async function openWith(settings: Settings): Promise<Store> {
   } as unknown as Store;
   if (Symbol.asyncDispose) store[Symbol.asyncDispose] = close;
   return store;
-}
-
-async function toBytes(where: string, given: unknown): Promise<Uint8Array> {
-  if (given instanceof Uint8Array) return given;
-  if (given instanceof ArrayBuffer) return new Uint8Array(given);
-  if (typeof Blob === "function" && given instanceof Blob) return new Uint8Array(await given.arrayBuffer());
-  throw invalid(`${where}: expected a Blob, an ArrayBuffer or a Uint8Array, got ${describe(given)}.`);
 }
 
 interface Shared {

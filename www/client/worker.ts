@@ -1,5 +1,5 @@
 // The page's end of a store's worker.
-import type { BootOptions, FromHost, HostInfo, ToHost, Transport, Wait } from "../host/protocol.js";
+import type { Answer, BootOptions, CallBytes, FromHost, HostInfo, ToHost, Transport, Wait } from "../host/protocol.js";
 import { isRunkeepError, RunkeepError, toRunkeepError } from "./errors.js";
 
 const closeTimeoutMs = 10_000;
@@ -22,7 +22,7 @@ class WorkerTransport implements Transport {
   ended: string | undefined;
   readonly #worker: Worker;
   readonly #alive = `runkeep-alive:${globalThis.crypto?.randomUUID?.() ?? Math.random()}`;
-  readonly #sent = new Map<number, { resolve: (answers: string[]) => void; reject: (error: unknown) => void }>();
+  readonly #sent = new Map<number, { resolve: (answers: Answer[]) => void; reject: (error: unknown) => void }>();
   #lastId = 0;
   #watching = false;
   #terminated = false;
@@ -73,24 +73,14 @@ class WorkerTransport implements Transport {
     });
   }
 
-  send(calls: string[], nowMs?: number, deadlines?: number[], wait?: Wait): Promise<string[]> {
+  send(calls: string[], nowMs?: number, deadlines?: number[], wait?: Wait, bytes?: CallBytes): Promise<Answer[]> {
     return new Promise((resolve, reject) => {
       if (this.ended !== undefined) return reject(new Error(this.ended));
       const id = ++this.#lastId;
       this.#sent.set(id, { resolve, reject });
-      this.#post({ type: "calls", id, calls, nowMs, deadlines, waitMs: wait?.ms });
+      this.#post({ type: "calls", id, calls, nowMs, deadlines, waitMs: wait?.ms, bytes });
       wait?.signal?.addEventListener("abort", () => this.#terminated || this.#post({ type: "withdraw", id }), { once: true });
     });
-  }
-
-  async importJamjet(bytes: Uint8Array, nowMs?: number): Promise<string> {
-    const answers = await new Promise<string[]>((resolve, reject) => {
-      if (this.ended !== undefined) return reject(new Error(this.ended));
-      const id = ++this.#lastId;
-      this.#sent.set(id, { resolve, reject });
-      this.#post({ type: "importJamjet", id, bytes, nowMs });
-    });
-    return answers[0]!;
   }
 
   close(): Promise<void> {

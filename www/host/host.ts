@@ -1,10 +1,9 @@
 // Runs the calls that wait in groups, each group in one transaction of the engine.
-import { groupLimit, sharedNow, waitingLimit, type ErrorData } from "./protocol.js";
+import { groupLimit, sharedNow, waitingLimit, type Answer, type CallBytes, type ErrorData } from "./protocol.js";
 
 /** The part of the WebAssembly engine that a host drives. */
 export interface Engine {
-  run(calls: string[], nowMs?: number): string[];
-  importJamjet(bytes: Uint8Array, nowMs?: number): string;
+  run(calls: string[], bytes?: CallBytes, nowMs?: number): Answer[];
   close(): void;
 }
 
@@ -14,8 +13,10 @@ interface Message {
   /** Until when a claim that finds nothing waits, on the shared clock. */
   waitUntil: number | undefined;
   deadlines: number[] | undefined;
-  chars: number;
-  answer: (answers: string[]) => void;
+  bytes: CallBytes | undefined;
+  /** The size of texts and bytes. */
+  size: number;
+  answer: (answers: Answer[]) => void;
 }
 
 export class Host {
@@ -27,7 +28,7 @@ export class Host {
   readonly #parked = new Set<Message>();
   #parkTimer: ReturnType<typeof setTimeout> | undefined;
   #waitingCalls = 0;
-  #waitingChars = 0;
+  #waitingSize = 0;
   #scheduled = false;
   #crashed: string | undefined;
 
@@ -49,14 +50,15 @@ export class Host {
     calls: string[],
     nowMs: number | undefined,
     deadlines: number[] | undefined,
-    answer: (answers: string[]) => void,
+    answer: (answers: Answer[]) => void,
     waitMs?: number,
+    bytes?: CallBytes,
   ): () => void {
-    const chars = calls.reduce((sum, text) => sum + text.length, 0);
-    const message: Message = { calls, nowMs, deadlines, chars, answer, waitUntil: waitMs === undefined ? waitMs : sharedNow() + waitMs };
+    const size = calls.reduce((sum, text) => sum + text.length, 0) + (bytes ?? []).reduce((sum, some) => sum + (some?.length ?? 0), 0);
+    const message: Message = { calls, nowMs, deadlines, bytes, size, answer, waitUntil: waitMs === undefined ? waitMs : sharedNow() + waitMs };
     if (this.#crashed !== undefined) {
       answerAll(message, crash(this.#crashed));
-    } else if (this.#waitingCalls + calls.length / 2 > waitingLimit.calls || this.#waitingChars + chars > waitingLimit.chars) {
+    } else if (this.#waitingCalls + calls.length / 2 > waitingLimit.calls || this.#waitingSize + size > waitingLimit.size) {
       answerAll(message, busy());
     } else {
       this.#enqueue(message);
@@ -65,19 +67,6 @@ export class Host {
       message.waitUntil = undefined;
       if (this.#parked.delete(message)) answerAll(message, nothing);
     };
-  }
-
-  /** Imports a JamJet database, in a series of transactions. What has been sent before runs before it. */
-  importJamjet(bytes: Uint8Array, nowMs?: number): string {
-    while (this.#waiting.length > 0) this.#runGroup();
-    if (this.#crashed !== undefined) return crash(this.#crashed);
-    try {
-      return this.#engine.importJamjet(bytes, nowMs);
-    } catch (trap) {
-      this.#crashed = String(trap);
-      this.#onCrash(this.#crashed);
-      return crash(this.#crashed);
-    }
   }
 
   /** Runs what waits, then closes the database. */
@@ -93,7 +82,7 @@ export class Host {
   #enqueue(message: Message): void {
     this.#waiting.push(message);
     this.#waitingCalls += message.calls.length / 2;
-    this.#waitingChars += message.chars;
+    this.#waitingSize += message.size;
     this.#wake();
   }
 
@@ -112,9 +101,13 @@ export class Host {
     const now = sharedNow();
     const isLate = ({ deadlines }: Message, index: number) => deadlines !== undefined && deadlines[index]! <= now;
     const calls = group.flatMap((message) => message.calls.filter((_, index) => !isLate(message, index >> 1)));
-    let answers: string[];
+    let bytes: CallBytes | undefined;
+    if (group.some((message) => message.bytes)) {
+      bytes = group.flatMap((message) => callIndices(message).filter((index) => !isLate(message, index)).map((index) => message.bytes?.[index]));
+    }
+    let answers: Answer[];
     try {
-      answers = calls.length > 0 ? this.#engine.run(calls, group[0]?.nowMs) : [];
+      answers = calls.length > 0 ? this.#engine.run(calls, bytes, group[0]?.nowMs) : [];
     } catch (trap) {
       this.#crashed = String(trap);
       this.#onCrash(this.#crashed);
@@ -124,7 +117,7 @@ export class Host {
     }
     let next = 0;
     for (const message of group) {
-      const own = Array.from({ length: message.calls.length / 2 }, (_, index) => (isLate(message, index) ? late : answers[next++]!));
+      const own = callIndices(message).map((index) => (isLate(message, index) ? late : answers[next++]!));
       if (message.waitUntil !== undefined && message.waitUntil > now && own[0] === nothing) this.#park(message);
       else message.answer(own);
     }
@@ -149,17 +142,17 @@ export class Host {
   }
 
   #takeGroup(): Message[] {
-    let [size, calls, chars] = [0, 0, 0];
+    let [count, calls, size] = [0, 0, 0];
     for (const message of this.#waiting) {
-      const fits = calls + message.calls.length / 2 <= groupLimit.calls && chars + message.chars <= groupLimit.chars;
-      if (size > 0 && !(fits && message.nowMs === this.#waiting[0]!.nowMs)) break;
-      size++;
+      const fits = calls + message.calls.length / 2 <= groupLimit.calls && size + message.size <= groupLimit.size;
+      if (count > 0 && !(fits && message.nowMs === this.#waiting[0]!.nowMs)) break;
+      count++;
       calls += message.calls.length / 2;
-      chars += message.chars;
+      size += message.size;
     }
     this.#waitingCalls -= calls;
-    this.#waitingChars -= chars;
-    return this.#waiting.splice(0, size);
+    this.#waitingSize -= size;
+    return this.#waiting.splice(0, count);
   }
 }
 
@@ -168,6 +161,10 @@ const parkedRetryMs = 250;
 
 /** The answer to a claim that finds nothing. */
 const nothing = JSON.stringify({ ok: [] });
+
+function callIndices({ calls }: Message): number[] {
+  return Array.from({ length: calls.length / 2 }, (_, index) => index);
+}
 
 function answerAll({ calls, answer }: Message, error: string): void {
   answer(new Array<string>(calls.length / 2).fill(error));
@@ -180,7 +177,7 @@ function failure(error: ErrorData): string {
 const late = failure({ code: "timeout", message: "The deadline passed before the call was begun; it was not run.", retryable: true });
 
 function busy(): string {
-  const message = `More than ${waitingLimit.calls} calls or ${waitingLimit.chars >> 20} MiB of arguments are waiting; send less at once.`;
+  const message = `More than ${waitingLimit.calls} calls or ${waitingLimit.size >> 20} MiB of arguments are waiting; send less at once.`;
   return failure({ code: "busy", message, retryable: true });
 }
 

@@ -19,12 +19,11 @@ export async function startInline(options: BootOptions): Promise<Transport> {
     get ended() {
       return ended;
     },
-    send: (calls, nowMs, deadlines, wait) =>
+    send: (calls, nowMs, deadlines, wait, bytes) =>
       new Promise((resolve) => {
-        const withdraw = host.submit(calls, nowMs, deadlines, resolve, wait?.ms);
+        const withdraw = host.submit(calls, nowMs, deadlines, resolve, wait?.ms, bytes);
         wait?.signal?.addEventListener("abort", withdraw);
       }),
-    importJamjet: async (bytes, nowMs) => host.importJamjet(bytes, nowMs),
     close: async () => host.close(),
   };
 }

@@ -17,6 +17,9 @@ export interface HostInfo {
   storageReason?: string;
 }
 
+/** What a call is answered with: JSON text, `{"ok": result}` or `{"error": {code, message, details?, retryable}}`, and bytes beside it. */
+export type Answer = string | { text: string; bytes: Uint8Array };
+
 /** The way to a host: the worker, the same thread, or a program of your own. */
 export interface Transport {
   readonly info?: HostInfo;
@@ -24,13 +27,10 @@ export interface Transport {
   readonly ended?: string | undefined;
   /**
    * `calls` is flat: operation, arguments, operation, arguments …, the arguments being the JSON text of one object.
-   * Answers one JSON text per call, in order: `{"ok": result}` or `{"error": {code, message, details?, retryable}}`.
-   * `nowMs` is the store's time for these calls, where it is not the system's. `deadlines` has one time of `sharedNow`
+   * Answers each call, in order. `bytes` has one element a call: what bytes it has beside its text. `nowMs` is the store's time for these calls, where it is not the system's. `deadlines` has one time of `sharedNow`
    * per call; a call that was not begun by then need not be run. `wait` is for a message of one claim that finds nothing.
    */
-  send(calls: string[], nowMs?: number, deadlines?: number[], wait?: Wait): Promise<string[]>;
-  /** Imports a JamJet database; answers one JSON text as `send` does. Bytes travel beside the text, not in it. */
-  importJamjet?(bytes: Uint8Array, nowMs?: number): Promise<string>;
+  send(calls: string[], nowMs?: number, deadlines?: number[], wait?: Wait, bytes?: CallBytes): Promise<Answer[]>;
   /** Answers what was sent, then gives the storage back. */
   close(): Promise<void>;
 }
@@ -40,6 +40,9 @@ export interface Wait {
   ms: number;
   signal?: AbortSignal | undefined;
 }
+
+/** One element a call. */
+export type CallBytes = (Uint8Array | undefined)[];
 
 export interface BootOptions {
   name: string;
@@ -51,8 +54,7 @@ export interface BootOptions {
 export type ToHost =
   /** `alive` names a Web Lock that the worker holds as long as it lives. */
   | { type: "boot"; options: BootOptions; alive: string }
-  | { type: "calls"; id: number; calls: string[]; nowMs: number | undefined; deadlines: number[] | undefined; waitMs: number | undefined }
-  | { type: "importJamjet"; id: number; bytes: Uint8Array; nowMs: number | undefined }
+  | { type: "calls"; id: number; calls: string[]; nowMs: number | undefined; deadlines: number[] | undefined; waitMs: number | undefined; bytes: CallBytes | undefined }
   /** Nobody waits for the answer to that message any more. */
   | { type: "withdraw"; id: number }
   | { type: "close" };
@@ -62,15 +64,15 @@ export type FromHost =
   | { type: "waiting"; reason: string }
   | { type: "ready"; info: HostInfo }
   | { type: "failed"; error: ErrorData }
-  | { type: "answers"; id: number; answers: string[] }
+  | { type: "answers"; id: number; answers: Answer[] }
   /** The engine is dead. The answers to all that arrived follow, then `closed`. */
   | { type: "crashed"; reason: string }
   | { type: "closed" };
 
-/** So many calls, or so much text, make one message and one transaction at most. */
-export const groupLimit = { calls: 1_000, chars: 8 << 20 };
+/** So many calls, or so much text and bytes, make one message and one transaction at most. */
+export const groupLimit = { calls: 1_000, size: 8 << 20 };
 /** What may wait for the engine; beyond it calls are refused as `busy`. */
-export const waitingLimit = { calls: 100_000, chars: 256 << 20 };
+export const waitingLimit = { calls: 100_000, size: 256 << 20 };
 
 /** Milliseconds on one clock for all threads of a page, which does not jump when the system's does. */
 export function sharedNow(): number {

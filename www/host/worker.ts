@@ -1,7 +1,7 @@
 // The dedicated worker of one store: boots the engine, then hands messages to the host.
 import { isErrorData, loadWasm, openEngine, toErrorData, unavailable } from "./boot.js";
 import { Host } from "./host.js";
-import { sharedNow, type BootOptions, type FromHost, type HostInfo, type ToHost } from "./protocol.js";
+import { sharedNow, type Answer, type BootOptions, type FromHost, type HostInfo, type ToHost } from "./protocol.js";
 
 const longestHandleWaitMs = 10_000;
 
@@ -17,16 +17,14 @@ self.onmessage = ({ data }: MessageEvent<ToHost>) => {
       (error) => post({ type: "failed", error: toErrorData(error) }),
     );
   } else if (data.type === "calls") {
-    const { id, calls, nowMs, deadlines, waitMs } = data;
-    const answer = (answers: string[]) => {
+    const { id, calls, nowMs, deadlines, waitMs, bytes } = data;
+    const answer = (answers: Answer[]) => {
       withdrawals.delete(id);
       post({ type: "answers", id, answers });
     };
     // An answer is given later, except by a host that refuses; then there is nothing to withdraw.
-    const withdraw = host.submit(calls, nowMs, deadlines, answer, waitMs);
+    const withdraw = host.submit(calls, nowMs, deadlines, answer, waitMs, bytes);
     if (waitMs !== undefined) withdrawals.set(id, withdraw);
-  } else if (data.type === "importJamjet") {
-    post({ type: "answers", id: data.id, answers: [host.importJamjet(data.bytes, data.nowMs)] });
   } else if (data.type === "withdraw") {
     withdrawals.get(data.id)?.();
   } else {

@@ -1,0 +1,1 @@
+//! Blobs: bytes that items and events refer to, stored once.

@@ -1,0 +1,1 @@
+//! Forks: a thread that goes on from a point of another.

@@ -1,0 +1,1 @@
+//! The text of items that is still streaming in.

@@ -1,0 +1,1 @@
+//! Thread events: what happened to a thread, numbered for the whole tenant.

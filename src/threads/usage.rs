@@ -1,0 +1,1 @@
+//! Usage: what responses of models have used, and what that cost.
