@@ -69,6 +69,9 @@ function missing({ browser, lint }) {
   if (browser && findChromium() === null) {
     needs.push({ what: "Chromium, for the browser tests (or set RUNKEEP_CHROMIUM to the path of one)", packages: ["chromium"] });
   }
+  if (browser && findFirefox() === null) {
+    needs.push({ what: "Firefox, for the browser tests (or set RUNKEEP_FIREFOX to the path of one)", packages: ["firefox-esr"] });
+  }
   needs.push(...missingWasmBindgen(), ...missingNpmPackages());
   return needs;
 }
@@ -146,14 +149,22 @@ function missingNpmPackages() {
   return [{ what: "the npm packages of package-lock.json", command: `npm ${args.join(" ")}`, install }];
 }
 
-/** The browser of the tests: RUNKEEP_CHROMIUM, or a Chromium or Chrome on PATH; null if there is none. */
+/** The browsers of the tests: the program that a variable names, or one on PATH; null if there is none. */
 export function findChromium() {
-  const named = process.env.RUNKEEP_CHROMIUM;
+  return findBrowser("RUNKEEP_CHROMIUM", ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]);
+}
+
+export function findFirefox() {
+  return findBrowser("RUNKEEP_FIREFOX", ["firefox-esr", "firefox"]);
+}
+
+function findBrowser(variable, names) {
+  const named = process.env[variable];
   if (named) {
-    if (!isExecutable(named)) throw new Failure(`RUNKEEP_CHROMIUM is ${named}, which is no program`);
+    if (!isExecutable(named)) throw new Failure(`${variable} is ${named}, which is no program`);
     return named;
   }
-  for (const name of ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]) {
+  for (const name of names) {
     const path = findProgram(name);
     if (path !== null) return path;
   }
