@@ -357,8 +357,11 @@ CREATE TABLE retention (
     attempts_ms      INTEGER CHECK (attempts_ms >= 0),
     dead_letters_ms  INTEGER CHECK (dead_letters_ms >= 0),
     history_ms       INTEGER CHECK (history_ms >= 0),
+    threads_ms       INTEGER CHECK (threads_ms >= 0),
     execution_cursor INTEGER NOT NULL DEFAULT 0,
     execution_due    INTEGER NOT NULL DEFAULT 0,
     item_cursor      INTEGER NOT NULL DEFAULT 0,
-    item_due         INTEGER NOT NULL DEFAULT 0
+    item_due         INTEGER NOT NULL DEFAULT 0,
+    thread_cursor    INTEGER NOT NULL DEFAULT 0,
+    thread_due       INTEGER NOT NULL DEFAULT 0
 ) STRICT;

@@ -13,7 +13,7 @@ CREATE TABLE threads (
     last_message_at INTEGER,
     created_at      INTEGER NOT NULL,
     updated_at      INTEGER NOT NULL,
-    -- Rises within the tenant with each change, where another thread changed in between: the order of "recent".
+    -- Rises within the tenant with each change: the order of "recent".
     changed         INTEGER NOT NULL,
     -- The position of the newest item and the number of the newest prompt; neither is given twice.
     last_position   INTEGER NOT NULL DEFAULT 0 CHECK (last_position >= 0),
@@ -21,7 +21,7 @@ CREATE TABLE threads (
 ) STRICT;
 CREATE UNIQUE INDEX threads_by_id ON threads (tenant, id);
 CREATE INDEX threads_by_archived ON threads (tenant, archived);
-CREATE INDEX threads_by_change ON threads (tenant, changed);
+CREATE INDEX threads_by_change ON threads (tenant, archived, changed);
 
 CREATE TABLE thread_documents (
     thread        INTEGER PRIMARY KEY REFERENCES threads (key) ON DELETE CASCADE,
@@ -32,6 +32,8 @@ CREATE TABLE thread_documents (
     task_id       TEXT,
     task_type     TEXT,
     metadata      TEXT,
+    -- JSON: {"threadId", "itemId"?, "turnId"?}.
+    forked_from   TEXT,
     -- Of the arguments, where the caller gave the id: tells a repeated call from another one.
     digest        BLOB
 ) STRICT;
@@ -57,7 +59,7 @@ CREATE TABLE turns (
 ) STRICT;
 CREATE UNIQUE INDEX turns_by_id ON turns (tenant, id);
 CREATE INDEX turns_of_thread ON turns (thread);
-CREATE INDEX turns_open ON turns (tenant, owner_id) WHERE status IN ('queued', 'in_progress');
+CREATE INDEX turns_open ON turns (tenant) WHERE status IN ('queued', 'in_progress');
 
 -- Items of threads. Narrow on purpose, as threads are; what an item holds is in the two tables below.
 CREATE TABLE thread_items (
@@ -82,6 +84,8 @@ CREATE INDEX thread_items_of_turn ON thread_items (turn, position) WHERE turn IS
 
 CREATE TABLE item_contents (
     item     INTEGER PRIMARY KEY REFERENCES thread_items (key) ON DELETE CASCADE,
+    -- Of the text, in UTF-16 code units: known without reading it.
+    length   INTEGER NOT NULL CHECK (length >= 0),
     text     TEXT NOT NULL,
     data     TEXT,
     metadata TEXT,
@@ -90,13 +94,17 @@ CREATE TABLE item_contents (
     digest   BLOB
 ) STRICT;
 
--- Text that has streamed in since: appended, never rewritten, and joined to the text above when the item ends. `at` counts UTF-16 code units of
--- the whole text before it, so that the length is known from the last row.
+-- Text that has streamed in since: appended, never rewritten, and joined to the text above when the item ends.
 CREATE TABLE item_deltas (
-    item INTEGER NOT NULL REFERENCES thread_items (key) ON DELETE CASCADE,
-    at   INTEGER NOT NULL CHECK (at >= 0),
-    text TEXT    NOT NULL,
-    PRIMARY KEY (item, at)
+    item  INTEGER NOT NULL REFERENCES thread_items (key) ON DELETE CASCADE,
+    -- Of the whole text up to and with this one, in UTF-16 code units and in bytes: the last row tells how long the text is.
+    until INTEGER NOT NULL CHECK (until >= 1),
+    bytes INTEGER NOT NULL CHECK (bytes >= 1),
+    -- Where the stream was cut within a surrogate pair: its second half, which comes before the text, and its first, which comes after it.
+    low   INTEGER CHECK (low BETWEEN 0xdc00 AND 0xdfff),
+    high  INTEGER CHECK (high BETWEEN 0xd800 AND 0xdbff),
+    text  TEXT    NOT NULL,
+    PRIMARY KEY (item, until)
 ) STRICT, WITHOUT ROWID;
 
 -- The key's number is the sequence that callers see: one row of numbers a tenant, never reused.
@@ -136,6 +144,7 @@ CREATE TABLE inbox (
 ) STRICT;
 CREATE UNIQUE INDEX inbox_by_id ON inbox (tenant, id);
 CREATE UNIQUE INDEX inbox_of_thread ON inbox (thread, admitted_sequence);
+CREATE INDEX inbox_by_turn ON inbox (tenant, turn_id) WHERE turn_id IS NOT NULL;
 CREATE INDEX inbox_waiting ON inbox (thread, delivery, admitted_sequence) WHERE status = 'admitted';
 
 -- What a response of a model has used, once. It outlives its thread: what was spent stays spent.
@@ -189,4 +198,15 @@ CREATE TABLE blob_chunks (
     number INTEGER NOT NULL CHECK (number >= 0),
     bytes  BLOB    NOT NULL,
     PRIMARY KEY (blob, number)
+) STRICT, WITHOUT ROWID;
+
+-- Which records of other programs' files are in a thread, so that importing them again adds nothing.
+CREATE TABLE imported_records (
+    thread   INTEGER NOT NULL REFERENCES threads (key) ON DELETE CASCADE,
+    -- Digests, 16 bytes each: of what the record is called, and of all of it.
+    record   BLOB    NOT NULL,
+    digest   BLOB,
+    -- Of an item that is still to come: where its turn says that it stands.
+    position INTEGER,
+    PRIMARY KEY (thread, record)
 ) STRICT, WITHOUT ROWID;

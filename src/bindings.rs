@@ -181,6 +181,8 @@ before the end: only `nextCursor: null` is the end. Lone surrogates in strings b
 
 `store.batch((tx) => [tx.queue.enqueue(…), tx.events.append(…)])` runs operations that change something in one transaction and answers their
 results in order. `store.forTenant(id)` has the same operations, bound to one tenant. `store.imports.jamjet(blob)` imports a JamJet state database.
+`store.imports.claudeCode(files, {onProgress?, signal?})`, `codex` and `zagensJson` import session logs: files, `{path, blob}`, and handles of files and
+directories, streamed through `imports.chunk`, with a report for each file.
 `store.info()` tells versions, storage and room; `store.persist()` asks the browser to keep the data; `store.close()` ends a handle.
 
 The state of an execution is what its log makes of it: `node_completed` and `approval_received` merge their `statePatch`, `workflow_completed`

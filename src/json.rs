@@ -244,7 +244,7 @@ pub(crate) fn replace_lone_surrogates(text: &str) -> Cow<'_, str> {
 }
 
 /// The code unit of the `\uXXXX` escape at `at`, if there is one.
-fn unicode_escape(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn unicode_escape(bytes: &[u8], at: usize) -> Option<u32> {
     let escape = bytes.get(at..at + 6)?;
     if &escape[..2] != b"\\u" {
         return None;

@@ -1,7 +1,5 @@
 //! The one list of operations. Rust's methods, the calls from JavaScript, the TypeScript types and the documentation come from it.
 
-use std::borrow::Cow;
-
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -19,6 +17,13 @@ use crate::snapshots::{self, Snapshot};
 use crate::store::{Store, Tx};
 use crate::sweep::{self, SweepReport, SweepRequest};
 use crate::tenants::{self, Tenant};
+use crate::threads::blobs::{self, Blob, BlobContent};
+use crate::threads::inbox::{self, PromotedNext, Prompt};
+use crate::threads::items::{self, NewText, TextLength, ThreadItem};
+use crate::threads::thread_events::{self, ThreadEvent};
+use crate::threads::turns::{self, Recovered, Turn};
+use crate::threads::usage::{self, PriceList, Repriced, UsageAggregate, UsageRecord};
+use crate::threads::{self, Thread};
 use crate::timers::{self, Timer};
 use crate::tokens::{self, NewToken, TokenInfo};
 use crate::workers::{self, Heartbeat, HistoryEntry, MarkedDead, Registered, Worker};
@@ -121,7 +126,7 @@ pub struct Operation {
 macro_rules! operations {
     ($($(#[doc = $namespace_doc:literal])+ $namespace:ident: $struct:ident {$(
         $(#[doc = $doc:literal])+
-        $mode:ident $name:literal $method:ident($arguments:ty) -> $result:ty = $handler:path, $shape:expr, [$($topic:ident)*] $(of $whole_store:ident)? $(bytes $bytes:ident)? $(, options [$($option:literal)*])?;
+        $mode:ident $name:literal $method:ident($arguments:ty) -> $result:ty = $handler:path, $shape:expr, [$($topic:ident)*] $(of $whole_store:ident)? $(bytes $bytes:ident)? $(halves $halves:ident)? $(, options [$($option:literal)*])?;
     )*})*) => {
         /// Every operation, in the order of the documentation.
         pub const OPERATIONS: &[Operation] = &[$($(
@@ -133,7 +138,7 @@ macro_rules! operations {
                 whole_store: operations!(@whole $($whole_store)?),
                 topics: &[$(Topic::$topic),*],
                 options: &[$($($option),*)?],
-                handler: operations!(@handler $mode $name $handler $(, $bytes)?),
+                handler: operations!(@handler $mode $name $handler $(, $bytes)? $(, $halves)?),
                 #[cfg(feature = "development")]
                 types: |types| (types.argument::<$arguments>(), types.record::<$result>()),
             },
@@ -184,6 +189,9 @@ macro_rules! operations {
     };
     (@handler $any:ident $name:literal $handler:path, given) => {
         Handler::Transaction(|tx, given| answer(&$handler(tx, with_bytes($name, given)?)?))
+    };
+    (@handler $any:ident $name:literal $handler:path, kept) => {
+        Handler::Transaction(|tx, given| answer(&$handler(tx, parse_as_it_is($name, given, given.arguments)?)?))
     };
     (@handler $any:ident $name:literal $handler:path, answered) => {
         Handler::Transaction(|tx, given| {
@@ -368,36 +376,128 @@ operations! {
 
     /// Threads: conversations.
     threads: Threads {
+        /// Creates a thread; nothing has to be given.
+        write "threads.create" create(threads::CreateThread) -> Created<Thread> = threads::create, Shape::Filter, [Threads];
+        /// The thread, or null.
+        read "threads.get" get(threads::ThreadId) -> Option<Thread> = threads::get, Shape::Subject("id"), [Threads];
+        /// Changes what is named and nothing else. What is left out stays, null clears.
+        write "threads.update" update(threads::UpdateThread) -> Thread = threads::update, Shape::SubjectAndObject("id"), [Threads];
+        /// Lists threads in the order in which they were created; archived ones only where that is asked for.
+        read "threads.list" list(threads::ListThreads) -> Page<Thread> = threads::list, Shape::Filter, [Threads];
+        /// The threads that changed last, newest first: what a sidebar shows. A thread changes with its turns and items.
+        read "threads.recent" recent(threads::RecentThreads) -> Recent<Thread> = threads::recent, Shape::Filter, [Threads];
+        /// Puts a thread out of sight. It can be written to as before.
+        write "threads.archive" archive(threads::ThreadId) -> Thread = threads::archive, Shape::Subject("id"), [Threads];
+        /// Brings an archived thread back.
+        write "threads.unarchive" unarchive(threads::ThreadId) -> Thread = threads::unarchive, Shape::Subject("id"), [Threads];
+        /// Deletes a thread with its turns, items, events and prompts. What it has used stays recorded, and blobs stay.
+        write "threads.delete" delete(threads::ThreadId) -> () = threads::delete, Shape::Subject("id"), [Threads Turns ThreadItems ThreadEvents Inbox];
+        /// Copies a thread into a new one, whole or up to and including an item or a turn. What is open is `interrupted` in the copy; usage, prompts and events are not copied.
+        write "threads.fork" fork(threads::ForkThread) -> Created<Thread> = threads::fork, Shape::SubjectAndOptional("id"), [Threads Turns ThreadItems];
+        /// Finds threads by their titles, and by what was asked, answered and put out by tools: best matches first, each with a snippet. What is typed is taken as words, the last one as a beginning. Of an item, the first MiB counts, once it has ended.
+        read "threads.search" search(threads::search::SearchThreads) -> threads::search::SearchResults = threads::search::search, Shape::Object, [Threads ThreadItems];
     }
 
     /// Turns: one exchange of a thread each.
     turns: Turns {
+        /// Creates a turn, `queued` unless a status is given.
+        write "turns.create" create(turns::CreateTurn) -> Created<Turn> = turns::create, Shape::Object, [Turns Threads];
+        /// The turn, or null.
+        read "turns.get" get(turns::TurnId) -> Option<Turn> = turns::get, Shape::Subject("id"), [Turns Usage];
+        /// Changes what is named. A status goes from `queued` to `in_progress` to an end, or from `queued` to an end other than `completed`; `invalid_transition` otherwise. Items that are open when the turn ends, end as it does.
+        write "turns.update" update(turns::UpdateTurn) -> Turn = turns::update, Shape::SubjectAndObject("id"), [Turns Threads ThreadItems], options ["expectedStatus"];
+        /// Lists the turns of a thread in the order in which they were created.
+        read "turns.list" list(turns::ListTurns) -> Page<Turn> = turns::list, Shape::Object, [Turns Usage];
+        /// Lists the turns of all threads that are queued or in progress, in the order in which they were created.
+        read "turns.listIncomplete" list_incomplete(turns::ListIncompleteTurns) -> Page<Turn> = turns::list_incomplete, Shape::Filter, [Turns Usage];
+        /// Ends the turns in progress whose owner is not among those alive, or that have none: they, and what is open in them, become `interrupted`, with the reason in `error`. Queued turns are left alone.
+        procedure "turns.recover" recover(turns::RecoverTurns) -> Recovered = turns::recover, Shape::Filter, [Turns Threads ThreadItems];
     }
 
     /// Items: what a thread is made of, in order.
     items: Items {
+        /// Creates an item at the end of a thread.
+        write "items.create" create(items::CreateItem) -> Created<ThreadItem> = items::create, Shape::Object, [ThreadItems Threads];
+        /// Inserts an item, or changes what is named of the one that has this id; its thread, turn and kind stay (`conflict`).
+        write "items.put" put(items::PutItem) -> Created<ThreadItem> = items::put, Shape::Object, [ThreadItems Threads];
+        /// The item, or null.
+        read "items.get" get(items::ThreadItemId) -> Option<ThreadItem> = items::get, Shape::Subject("id"), [ThreadItems];
+        /// Changes what is named. A status goes from `queued` to `in_progress` to an end, or from `queued` to an end at once; `invalid_transition` otherwise.
+        write "items.update" update(items::UpdateItem) -> ThreadItem = items::update, Shape::SubjectAndObject("id"), [ThreadItems Threads];
+        /// Deletes an item. The others keep their positions.
+        write "items.delete" delete(items::ThreadItemId) -> () = items::delete, Shape::Subject("id"), [ThreadItems Threads];
+        /// Lists the items of a thread, or of a turn, in the order of their positions.
+        read "items.list" list(items::ListThreadItems) -> Page<ThreadItem> = items::list, Shape::Object, [ThreadItems];
+        /// Appends to the text of an item, at the same cost however long it is; a queued item comes to be in progress. `invalid_transition` once it has ended, `conflict` (with `details.length`) where the text is not as long as `at`. A delta may end within a surrogate pair, of which the next one brings the rest.
+        write "items.appendText" append_text(items::AppendText) -> TextLength = items::append_text, Shape::SubjectAndObject("id"), [ThreadItems Threads] halves kept, options ["at"];
+        /// What of an item's text is new to one who knows its first `after` UTF-16 code units. `conflict` (with `details.length`) where it is shorter than that: another text has taken its place.
+        read "items.readText" read_text(items::ReadText) -> NewText = items::read_text, Shape::SubjectAndOptional("id"), [ThreadItems];
     }
 
     /// Thread events: what happened to threads, numbered for the whole tenant.
     thread_events: ThreadEvents {
+        /// Appends an event, and answers its sequence: a number that rises with each event of the tenant and is never given twice.
+        write "threadEvents.append" append(thread_events::AppendThreadEvent) -> i64 = thread_events::append, Shape::SubjectAndObject("threadId"), [ThreadEvents];
+        /// Lists the events of a thread in the order of their sequence.
+        read "threadEvents.list" list(thread_events::ListThreadEvents) -> Page<ThreadEvent> = thread_events::list, Shape::Object, [ThreadEvents];
     }
 
     /// The prompt inbox of threads.
     inbox: Inbox {
+        /// Admits a prompt: it gets the thread's next number and waits, `queue` for a turn of its own, `steer` for the turn that is running.
+        write "inbox.admit" admit(inbox::AdmitPrompt) -> Created<Prompt> = inbox::admit, Shape::SubjectAndObject("threadId"), [Inbox];
+        /// The prompt, or null.
+        read "inbox.get" get(inbox::PromptId) -> Option<Prompt> = inbox::get, Shape::Subject("id"), [Inbox];
+        /// The oldest prompt that waits for a turn of its own, or null.
+        read "inbox.next" next(inbox::InboxOf) -> Option<Prompt> = inbox::next, Shape::Subject("threadId"), [Inbox];
+        /// The prompts that wait for the turn that is running, oldest first; at most 1000 and 8 MiB of them, more once these are promoted.
+        read "inbox.steers" steers(inbox::InboxOf) -> Vec<Prompt> = inbox::steers, Shape::Subject("threadId"), [Inbox];
+        /// Takes a prompt out of the inbox, into a turn if one is named; once: `conflict` after that.
+        write "inbox.promote" promote(inbox::PromotePrompt) -> Prompt = inbox::promote, Shape::SubjectAndOptional("id"), [Inbox Turns];
+        /// Creates the turn of the oldest prompt that waits for one, and takes the prompt out of the inbox, in one transaction; null where none waits.
+        write "inbox.promoteNext" promote_next(inbox::PromoteNext) -> Option<PromotedNext> = inbox::promote_next, Shape::SubjectAndOptional("threadId"), [Inbox Turns Threads];
+        /// Takes a prompt back; `conflict` once a turn has taken it.
+        write "inbox.withdraw" withdraw(inbox::PromptId) -> Prompt = inbox::withdraw, Shape::Subject("id"), [Inbox];
+        /// Lists the prompts of a thread in the order in which they were admitted.
+        read "inbox.list" list(inbox::ListPrompts) -> Page<Prompt> = inbox::list, Shape::Object, [Inbox];
     }
 
     /// Usage: what responses of models have used, and what that cost.
     usage: Usage {
+        /// Records what a response has used, once: a response id that is known answers the first record. Its cost is that of its time.
+        write "usage.record" record(usage::RecordUsage) -> Created<UsageRecord> = usage::record, Shape::Object, [Usage Turns];
+        /// What a response has used, or null.
+        read "usage.get" get(usage::ResponseId) -> Option<UsageRecord> = usage::get, Shape::Subject("responseId"), [Usage];
+        /// Lists records in the order in which they were made.
+        read "usage.list" list(usage::ListUsage) -> Page<UsageRecord> = usage::list, Shape::Filter, [Usage];
+        /// Sums up what was used in a span of time, and by day, model, provider or thread. What has no price is counted in `unpricedTurns`.
+        read "usage.aggregate" aggregate(usage::AggregateUsage) -> UsageAggregate = usage::aggregate, Shape::Filter, [Usage];
+        /// The prices that count for what is recorded from now on.
+        read "usage.getPrices" get_prices(usage::GetPrices) -> PriceList = usage::get_prices, Shape::Nothing, [Usage];
+        /// Sets the prices, in US dollars per million tokens. They take the place of all, the default ones included, and change nothing that was recorded.
+        write "usage.setPrices" set_prices(usage::SetPrices) -> PriceList = usage::set_prices, Shape::Array("prices"), [Usage];
+        /// Gives what was recorded the cost that it has by the list of now. What the list has no price for has no cost then.
+        procedure "usage.reprice" reprice(usage::RepriceUsage) -> Repriced = usage::reprice, Shape::Filter, [Usage Turns];
     }
 
     /// Blobs: bytes that items and events refer to, stored once.
     blobs: Blobs {
+        /// Keeps bytes, at most 128 MiB, under their SHA-256. The same bytes again answer the blob that exists.
+        write "blobs.put" put(blobs::PutBlob) -> Created<Blob> = blobs::put, Shape::Bytes, [Blobs] bytes given;
+        /// The blob with its bytes, or a range of them, or null. A range ends where the blob does.
+        read "blobs.get" get(blobs::GetBlob) -> Option<BlobContent> = blobs::get, Shape::SubjectAndOptional("id"), [Blobs] bytes answered;
+        /// Deletes a blob's bytes, whether or not something refers to them.
+        write "blobs.delete" delete(blobs::BlobId) -> () = blobs::delete, Shape::Subject("id"), [Blobs];
+        /// Lists blobs, without their bytes, in the order in which they were first put.
+        read "blobs.list" list(blobs::ListBlobs) -> Page<Blob> = blobs::list, Shape::Filter, [Blobs];
     }
 
     /// Imports of other programs' files.
     imports: Imports {
         /// Imports a JamJet state database: definitions, executions, events, snapshots, work items, dead letters, tenants, token digests. Importing it again adds nothing. What cannot be read is in the report, with its table and id; the rest is imported.
         procedure "imports.jamjet" jamjet(imports::ImportJamjet) -> imports::ImportReport = imports::jamjet, Shape::Bytes, [Executions Events Items Workflows] of whole_store bytes given;
+        /// Imports a part of a file, whole lines of it, in one transaction; what `claudeCode`, `codex` and `zagensJson` are made of. The same part again adds nothing.
+        write "imports.chunk" chunk(imports::ImportChunk) -> imports::ImportedChunk = imports::chunk, Shape::Bytes, [Threads Turns ThreadItems ThreadEvents Usage] bytes given;
     }
 
     /// Tokens: secrets that name a tenant and a role.
@@ -435,9 +535,9 @@ operations! {
     /// The whole store.
     upkeep: Upkeep {
         /// Runs operations that change something in one transaction: all or none. The error of one names its index in `details.index`.
-        write "batch" batch(Batch) -> Vec<Json> = batch, Shape::Array("calls"), [Executions Events Items Queues Workers Workflows];
+        write "batch" batch(Batch) -> Vec<Json> = batch, Shape::Array("calls"), [Executions Events Items Queues Workers Workflows Threads Turns ThreadItems ThreadEvents] halves kept;
         /// Does what time brings: fires due timers and schedules, ends expired leases, removes lapsed workers, makes due items claimable. Call it regularly.
-        procedure "sweep" sweep(SweepRequest) -> SweepReport = sweep::sweep, Shape::Filter, [Items Workers Executions Events Timers Crons] of whole_store;
+        procedure "sweep" sweep(SweepRequest) -> SweepReport = sweep::sweep, Shape::Filter, [Items Workers Executions Events Timers Crons Threads Turns ThreadItems ThreadEvents Inbox] of whole_store;
     }
 }
 
@@ -614,16 +714,19 @@ fn unknown_operation(name: &str) -> Error {
 
 /// Reads an operation's arguments. Errors name the operation and the field.
 fn parse<A: DeserializeOwned>(operation: &str, given: Given<'_>) -> Result<A> {
-    let text = given.arguments;
+    parse_as_it_is(operation, given, &replace_lone_surrogates(given.arguments))
+}
+
+/// Reads arguments in which halves of surrogate pairs mean something: text that streams in is cut anywhere.
+fn parse_as_it_is<A: DeserializeOwned>(operation: &str, given: Given<'_>, text: &str) -> Result<A> {
     if given.bytes.is_some() {
         return Err(Error::invalid(format!("{operation} takes no bytes")).with("operation", operation));
     }
-    let mended: Cow<'_, str> = replace_lone_surrogates(text);
-    serde_json::from_str(&mended).map_err(|error| {
+    serde_json::from_str(text).map_err(|error| {
         let said = error.to_string();
         let said = said.rsplit_once(" at line ").map_or(said.as_str(), |(before, _)| before);
         let missing = said.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
-        let path = path_at(&mended, offset(&mended, error.line(), error.column()), missing);
+        let path = path_at(text, offset(text, error.line(), error.column()), missing);
         let said = if missing.is_some() { "is missing" } else { said };
         let place = if path.is_empty() { operation.to_owned() } else { format!("{operation}: {path}") };
         Error::invalid(format!("{place}: {}", in_words_of_json(said))).with("operation", operation).with("path", path)

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::executions;
 use crate::queue;
 use crate::store::{Columns, Tx};
+use crate::threads;
 use crate::workers;
 
 records! {
@@ -24,6 +25,9 @@ records! {
         /// Changes in the registry of workers.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub history_ms: Option<i64>,
+        /// Threads that have not changed for so long, with all that is in them; not those of which a turn waits or runs.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub threads_ms: Option<i64>,
     }
 }
 
@@ -40,6 +44,8 @@ arguments! {
         pub dead_letters_ms: Option<Option<i64>>,
         #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub history_ms: Option<Option<i64>>,
+        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
+        pub threads_ms: Option<Option<i64>>,
     }
 
     pub struct GetRetention {}
@@ -47,7 +53,7 @@ arguments! {
 
 pub(crate) fn get(tx: &Tx<'_>, _: GetRetention) -> Result<RetentionTimes> {
     let kept = tx.row(
-        "SELECT executions_ms, items_ms, attempts_ms, dead_letters_ms, history_ms FROM retention WHERE tenant = ?1",
+        "SELECT executions_ms, items_ms, attempts_ms, dead_letters_ms, history_ms, threads_ms FROM retention WHERE tenant = ?1",
         [tx.tenant],
         |row| {
             let columns = Columns::new(row, "retention", tx.tenant.to_string());
@@ -57,6 +63,7 @@ pub(crate) fn get(tx: &Tx<'_>, _: GetRetention) -> Result<RetentionTimes> {
                 attempts_ms: columns.get(2)?,
                 dead_letters_ms: columns.get(3)?,
                 history_ms: columns.get(4)?,
+                threads_ms: columns.get(5)?,
             })
         },
     )?;
@@ -70,6 +77,7 @@ pub(crate) fn set(tx: &Tx<'_>, changes: SetRetention) -> Result<RetentionTimes> 
         ("attemptsMs", changes.attempts_ms),
         ("deadLettersMs", changes.dead_letters_ms),
         ("historyMs", changes.history_ms),
+        ("threadsMs", changes.threads_ms),
     ] {
         if let Some(ms) = given.flatten().filter(|ms| *ms < 0) {
             return Err(Error::invalid(format!("{path} must not be negative; it is {ms}")).with("path", path));
@@ -77,10 +85,12 @@ pub(crate) fn set(tx: &Tx<'_>, changes: SetRetention) -> Result<RetentionTimes> 
     }
     let before = get(tx, GetRetention {})?;
     tx.execute_one(
-        "INSERT INTO retention (tenant, executions_ms, items_ms, attempts_ms, dead_letters_ms, history_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+        "INSERT INTO retention (tenant, executions_ms, items_ms, attempts_ms, dead_letters_ms, history_ms, threads_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
          ON CONFLICT (tenant) DO UPDATE SET executions_ms = excluded.executions_ms, items_ms = excluded.items_ms,
              attempts_ms = excluded.attempts_ms, dead_letters_ms = excluded.dead_letters_ms, history_ms = excluded.history_ms,
-             item_cursor = 0, item_due = 0, execution_cursor = 0, execution_due = 0",
+             threads_ms = excluded.threads_ms, item_cursor = 0, item_due = 0, execution_cursor = 0, execution_due = 0,
+             thread_cursor = 0, thread_due = 0",
         (
             tx.tenant,
             changes.executions_ms.unwrap_or(before.executions_ms),
@@ -88,6 +98,7 @@ pub(crate) fn set(tx: &Tx<'_>, changes: SetRetention) -> Result<RetentionTimes> 
             changes.attempts_ms.unwrap_or(before.attempts_ms),
             changes.dead_letters_ms.unwrap_or(before.dead_letters_ms),
             changes.history_ms.unwrap_or(before.history_ms),
+            changes.threads_ms.unwrap_or(before.threads_ms),
         ),
     )?;
     get(tx, GetRetention {})
@@ -123,6 +134,10 @@ pub(crate) fn prune(tx: &Tx<'_>, limit: i64) -> Result<Pruned> {
     if let Some(least) = kept.executions_ms {
         let cutoff = tx.now.saturating_sub(least);
         pass(tx, &EXECUTIONS, least, limit, &mut done, |after, limit| executions::prune(tx, cutoff, after, limit))?;
+    }
+    if let Some(least) = kept.threads_ms {
+        let cutoff = tx.now.saturating_sub(least);
+        pass(tx, &THREADS, least, limit, &mut done, |after, limit| threads::prune(tx, cutoff, after, limit))?;
     }
     Ok(done)
 }
@@ -164,6 +179,11 @@ const ITEMS: Walk = Walk {
 const EXECUTIONS: Walk = Walk {
     read: "SELECT execution_cursor, execution_due FROM retention WHERE tenant = ?1",
     write: "UPDATE retention SET execution_cursor = ?2, execution_due = ?3 WHERE tenant = ?1",
+};
+
+const THREADS: Walk = Walk {
+    read: "SELECT thread_cursor, thread_due FROM retention WHERE tenant = ?1",
+    write: "UPDATE retention SET thread_cursor = ?2, thread_due = ?3 WHERE tenant = ?1",
 };
 
 /// Goes on with a walk over a table; begins another one only when it can find something. `least` is for how long things are kept at least.

@@ -17,8 +17,11 @@ use crate::zones::Zones;
 
 /// The schema, one step a file. The number of steps is the schema version.
 const MIGRATIONS: Migrations<'static> = Migrations::from_slice(STEPS);
-const STEPS: &[M<'static>] =
-    &[M::up(include_str!("../migrations/0001_foundation.sql")), M::up(include_str!("../migrations/0002_chat.sql"))];
+const STEPS: &[M<'static>] = &[
+    M::up(include_str!("../migrations/0001_foundation.sql")),
+    M::up(include_str!("../migrations/0002_chat.sql")),
+    M::up(include_str!("../migrations/0003_search.sql")),
+];
 
 /// The newest schema that this version reads and writes.
 pub const SCHEMA_VERSION: i64 = STEPS.len() as i64;
@@ -558,6 +561,18 @@ impl Tx<'_> {
     /// Checks a document of the caller's against the limits, naming it.
     pub(crate) fn document(&self, name: &str, document: Option<&Json>) -> Result<()> {
         document.map_or(Ok(()), |document| document.check(name, self.max_document_bytes))
+    }
+
+    /// Checks a text of the caller's, by its length in bytes, against the limit of documents, naming it.
+    pub(crate) fn text(&self, name: &str, bytes: usize) -> Result<()> {
+        let most = self.max_document_bytes;
+        if bytes <= most {
+            return Ok(());
+        }
+        Err(Error::new(ErrorCode::TooLarge, format!("{name} makes a text of {bytes} bytes, over the limit of {most}"))
+            .with("path", name)
+            .with("bytes", bytes)
+            .with("maxDocumentBytes", most))
     }
 }
 

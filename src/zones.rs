@@ -149,6 +149,73 @@ impl Zone<'_> {
     }
 }
 
+/// The days of a time zone.
+pub(crate) struct Days<'z>(Zone<'z>);
+
+/// One day: from its first millisecond to the one before `end`.
+pub(crate) struct Day {
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    /// As `YYYY-MM-DD`.
+    pub(crate) date: String,
+}
+
+impl<'z> Days<'z> {
+    pub(crate) fn new(zones: &'z dyn Zones, timezone: &'z str) -> Result<Self> {
+        let zone = Zone { zones, name: timezone, known: RefCell::default() };
+        if zone.offset(0).is_none() {
+            return Err(unknown_zone(timezone));
+        }
+        Ok(Self(zone))
+    }
+
+    /// The day in which these Unix milliseconds lie.
+    pub(crate) fn of(&self, at: i64) -> Result<Day> {
+        let seconds = at.div_euclid(1000);
+        let local = seconds.saturating_add(self.offset(seconds)?);
+        let mut date = moment(local).date_naive();
+        let mut start = self.start(date)?;
+        let mut end = self.start(following(date))?;
+        // Where the clocks go back over midnight, the last minutes of the day before come again; they belong to the day that has begun.
+        if seconds >= end {
+            date = following(date);
+            (start, end) = (end, self.start(following(date))?);
+        }
+        Ok(Day { start: start.saturating_mul(1000), end: end.saturating_mul(1000), date: date.to_string() })
+    }
+
+    fn offset(&self, at: i64) -> Result<i64> {
+        self.0.offset(at).map(i64::from).ok_or_else(|| unknown_zone(self.0.name))
+    }
+
+    /// The first second of a day. Where the clocks skip midnight, the second after that.
+    fn start(&self, date: chrono::NaiveDate) -> Result<i64> {
+        let midnight = date.and_time(chrono::NaiveTime::MIN).and_utc().timestamp();
+        let has_begun = |at: i64| self.offset(at).map(|offset| at.saturating_add(offset) >= midnight);
+        // Usually the clocks do not change just then.
+        for near in [midnight - FURTHEST, midnight + FURTHEST] {
+            let guess = midnight - self.offset(near)?;
+            if guess + self.offset(guess)? == midnight && !has_begun(guess - 1)? {
+                return Ok(guess);
+            }
+        }
+        let (mut before, mut after) = (midnight - FURTHEST, midnight + FURTHEST);
+        while after - before > 1 {
+            let middle = before + (after - before) / 2;
+            if has_begun(middle)? { after = middle } else { before = middle }
+        }
+        Ok(after)
+    }
+}
+
+/// The day after; the last one that there is has none.
+fn following(date: chrono::NaiveDate) -> chrono::NaiveDate {
+    date.succ_opt().unwrap_or(date)
+}
+
+/// In seconds: no zone ever was further from UTC.
+const FURTHEST: i64 = 16 * 60 * 60;
+
 /// A second in a time zone.
 #[derive(Clone)]
 struct Moment<'z> {
@@ -184,8 +251,6 @@ impl CronDateTime for Moment<'_> {
     }
 
     fn resolve_civil(&self, civil: CivilDateTime) -> Result<Resolution<Self>, CronError> {
-        /// No zone ever was further from UTC.
-        const FURTHEST: i64 = 16 * 60 * 60;
         if civil.year().abs_diff(self.year) > MOST_YEARS {
             return Err(CronError::TimeSearchLimitExceeded);
         }

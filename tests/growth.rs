@@ -533,3 +533,315 @@ fn retention_goes_through_what_is_kept_step_by_step() {
         }
     });
 }
+
+/// Puts threads that nobody has written to for long, every third archived, each with its documents.
+fn put_threads(world: &World, count: i64) {
+    world.fill(
+        "threads",
+        count,
+        &[("id", "'thread-' || n"), ("archived", "n % 3 = 0"), ("created_at", "0"), ("updated_at", "0"), ("changed", "n")],
+    );
+    let documents = "INSERT INTO thread_documents (thread) SELECT key FROM threads WHERE id LIKE 'thread-%'";
+    assert_eq!(world.raw.execute(documents, ()).unwrap() as i64, count);
+}
+
+/// Puts turns that have ended into a thread.
+fn put_turns(world: &World, thread: &str, count: i64) {
+    let of = format!("(SELECT key FROM threads WHERE id = '{thread}')");
+    world.fill(
+        "turns",
+        count,
+        &[
+            ("id", &format!("'{thread}-' || n")),
+            ("thread", &of),
+            ("status", "'completed'"),
+            ("input_summary", "''"),
+            ("created_at", "0"),
+            ("ended_at", "0"),
+        ],
+    );
+}
+
+#[test]
+fn a_thread_among_many_with_many_turns_and_events_costs_what_the_first_one_does() {
+    compare(|world, size| {
+        put_threads(world, size);
+        put_turns(world, "thread-1", size);
+        let thread = "(SELECT key FROM threads WHERE id = 'thread-1')";
+        world.fill("thread_events", size, &[("thread", thread), ("type", "'x'"), ("data", "'{}'"), ("created_at", "0")]);
+        world.raw.execute("INSERT INTO thread_event_sequences (tenant, last) VALUES (1, ?1)", [size]).unwrap();
+        for id in ["a", "b"] {
+            world.measure("threads.create", json!({ "id": id, "title": "of no great length" }));
+        }
+        world.measure("threads.get", json!({ "id": "thread-1" }));
+        world.measure("threads.update", json!({ "id": "thread-1", "title": "other", "model": "m" }));
+        world.measure("threads.archive", json!({ "id": "a" }));
+        for archived in ["exclude", "include", "only"] {
+            for order in ["asc", "desc"] {
+                world.measure("threads.list", json!({ "archived": archived, "order": order, "limit": 2 }));
+            }
+            world.measure("threads.recent", json!({ "archived": archived, "limit": 5 }));
+        }
+        for id in ["u", "v", "w"] {
+            world.measure("turns.create", json!({ "id": id, "threadId": "thread-1", "status": "in_progress", "ownerId": id }));
+        }
+        world.measure("turns.get", json!({ "id": "u" }));
+        world.measure("turns.update", json!({ "id": "u", "status": "completed", "lastRequestInputTokens": 5 }));
+        for order in ["asc", "desc"] {
+            world.measure("turns.list", json!({ "threadId": "thread-1", "order": order, "limit": 5 }));
+            world.measure("threadEvents.list", json!({ "threadId": "thread-1", "order": order, "limit": 5 }));
+        }
+        world.measure("turns.listIncomplete", json!({}));
+        assert_eq!(world.measure("turns.recover", json!({ "liveOwnerIds": ["w"] }))["interrupted"], json!(["v"]));
+        for _ in 0..2 {
+            world.measure("threadEvents.append", json!({ "threadId": "thread-1", "type": "x" }));
+        }
+        world.measure("threadEvents.list", json!({ "threadId": "thread-1", "after": size / 2, "limit": 5 }));
+        world.measure("threads.fork", json!({ "id": "a" }));
+        world.measure("threads.delete", json!({ "id": "b" }));
+    });
+}
+
+#[test]
+fn threads_that_have_not_changed_go_by_the_hundred() {
+    compare(|world, size| {
+        put_threads(world, size);
+        world.call("retention.set", json!({ "threadsMs": 1000 }));
+        for _ in 0..2 {
+            assert_eq!(world.measure("sweep", json!({ "limit": 100 }))["pruned"], 100);
+        }
+    });
+}
+
+/// Puts items into the thread `t`, each with its contents.
+fn put_thread_items(world: &World, count: i64) {
+    let thread = "(SELECT key FROM threads WHERE id = 't')";
+    world.fill(
+        "thread_items",
+        count,
+        &[
+            ("id", "'past-' || n"),
+            ("thread", thread),
+            ("turn", "(SELECT key FROM turns WHERE id = 'past')"),
+            ("position", "n"),
+            ("kind", "'reasoning'"),
+            ("status", "'completed'"),
+            ("summary", "''"),
+            ("created_at", "0"),
+            ("ended_at", "0"),
+        ],
+    );
+    let contents =
+        "INSERT INTO item_contents (item, length, text) SELECT key, 4, 'text' FROM thread_items WHERE id LIKE 'past-%'";
+    assert_eq!(world.raw.execute(contents, ()).unwrap() as i64, count);
+    world.raw.execute("UPDATE threads SET last_position = ?1 WHERE id = 't'", [count]).unwrap();
+}
+
+#[test]
+fn items_of_a_long_thread_cost_no_more_than_those_of_a_short_one() {
+    compare(|world, size| {
+        world.call("threads.create", json!({ "id": "t" }));
+        world.call("turns.create", json!({ "id": "past", "threadId": "t" }));
+        world.call("turns.create", json!({ "id": "turn", "threadId": "t", "status": "in_progress" }));
+        put_thread_items(world, size);
+        let item = json!({ "threadId": "t", "turnId": "turn", "kind": "reasoning" });
+        let of = |id: &str, more: Value| common::with(&json!({ "id": id }), more);
+        for id in ["a", "b", "c"] {
+            world.measure("items.create", common::with(&item, of(id, json!({}))));
+        }
+        world.measure("items.put", common::with(&item, of("d", json!({ "text": "whole" }))));
+        world.measure("items.put", of("d", json!({ "summary": "s" })));
+        world.measure("items.get", of("past-9", json!({})));
+        world.measure("items.list", json!({ "threadId": "t", "limit": 10 }));
+        world.measure("items.list", json!({ "threadId": "t", "limit": 10, "order": "desc" }));
+        world.measure("items.list", json!({ "threadId": "t", "limit": 10, "cursor": (size / 2).to_string() }));
+        world.measure("items.list", json!({ "turnId": "turn", "limit": 10 }));
+        world.measure("items.appendText", of("a", json!({ "delta": "one" })));
+        world.measure("items.readText", of("a", json!({ "after": 1 })));
+        world.measure("items.update", of("a", json!({ "status": "completed" })));
+        world.measure("items.update", of("past-9", json!({ "data": { "a": 1 } })));
+        world.measure("items.delete", of("b", json!({})));
+        world.measure("turns.update", of("turn", json!({ "status": "interrupted" })));
+    });
+}
+
+/// The 10,000th delta of a text costs what the second did, and so does reading it.
+#[test]
+fn a_delta_costs_the_same_however_long_the_text_is() {
+    let mut world = World::new();
+    world.call("threads.create", json!({ "id": "t" }));
+    world.call("items.create", json!({ "id": "i", "threadId": "t", "kind": "assistant_message" }));
+    let mut length = 0;
+    for _ in 0..10_000 {
+        let delta = json!({ "id": "i", "delta": "twenty bytes of text", "at": length });
+        world.measure("items.appendText", delta);
+        length = world.measure("items.readText", json!({ "id": "i", "after": length }))["length"].as_i64().unwrap();
+    }
+    assert_eq!(length, 200_000);
+    // The first call of each has begun the item; from then on all are alike.
+    let calls = &world.costs[2..];
+    for (label, efforts) in calls {
+        let like = &calls[usize::from(label.starts_with("items.readText"))].1;
+        assert_eq!(efforts, like, "{label}");
+    }
+    // What a reader missed costs what it is, not what the text is.
+    world.measure("items.readText", json!({ "id": "i", "after": length - 200 }));
+    world.measure("items.readText", json!({ "id": "i", "after": 200 }));
+    let steps = |at: usize| world.costs[world.costs.len() - at].1.values().map(|effort| effort.steps).sum::<i64>();
+    assert!(steps(2) * 100 < steps(1), "{} and {}", steps(2), steps(1));
+    world.call("items.update", json!({ "id": "i", "status": "completed" }));
+    assert_eq!(world.call("items.get", json!({ "id": "i" }))["text"].as_str().unwrap().len(), 200_000);
+}
+
+#[test]
+fn the_inbox_costs_the_same_however_many_prompts_there_were() {
+    compare(|world, size| {
+        world.call("threads.create", json!({ "id": "t" }));
+        world.call("turns.create", json!({ "id": "turn", "threadId": "t" }));
+        let thread = "(SELECT key FROM threads WHERE id = 't')";
+        // Of each kind more than any operation looks at.
+        let mut before = 0;
+        for (status, delivery) in [("promoted", "queue"), ("withdrawn", "steer"), ("admitted", "queue"), ("admitted", "steer")] {
+            world.fill(
+                "inbox",
+                size,
+                &[
+                    ("id", &format!("'{status}-{delivery}-' || n")),
+                    ("thread", thread),
+                    ("admitted_sequence", &format!("{before} + n")),
+                    ("status", &format!("'{status}'")),
+                    ("delivery", &format!("'{delivery}'")),
+                    ("prompt", "'\"p\"'"),
+                    ("turn_id", if status == "promoted" { "'past-' || n" } else { "NULL" }),
+                    ("created_at", "0"),
+                ],
+            );
+            before += size;
+        }
+        world.raw.execute("UPDATE threads SET last_admitted = ?1 WHERE id = 't'", [before]).unwrap();
+        for _ in 0..2 {
+            world.measure("inbox.admit", json!({ "threadId": "t", "id": "p", "prompt": "p" }));
+        }
+        world.measure("inbox.next", json!({ "threadId": "t" }));
+        world.measure("inbox.steers", json!({ "threadId": "t" }));
+        for _ in 0..2 {
+            world.measure("inbox.promoteNext", json!({ "threadId": "t", "turn": { "id": "next" } }));
+        }
+        world.measure("inbox.promoteNext", json!({ "threadId": "t", "includeSteers": true }));
+        world.measure("inbox.promote", json!({ "id": "admitted-steer-9", "turnId": "turn" }));
+        world.measure("inbox.withdraw", json!({ "id": "p" }));
+        world.measure("inbox.list", json!({ "threadId": "t", "limit": 10 }));
+        world.measure("inbox.list", json!({ "threadId": "t", "limit": 10, "order": "desc" }));
+    });
+}
+
+/// Puts responses of long ago into the turn `past`, one of a hundred without a price.
+fn put_usage(world: &World, count: i64) {
+    world.call("threads.create", json!({ "id": "t" }));
+    world.call("turns.create", json!({ "id": "past", "threadId": "t" }));
+    world.call("turns.create", json!({ "id": "turn", "threadId": "t" }));
+    world.fill(
+        "usage_records",
+        count,
+        &[
+            ("response_id", "'past-' || n"),
+            ("turn", "(SELECT key FROM turns WHERE id = 'past')"),
+            ("turn_id", "'past'"),
+            ("thread_id", "'t'"),
+            ("model", "'m'"),
+            ("input_tokens", "1"),
+            ("output_tokens", "1"),
+            ("no_cache_tokens", "1"),
+            ("cost_usd", "1.0"),
+            ("cost_without_cache", "1.0"),
+            ("created_at", "n"),
+        ],
+    );
+}
+
+#[test]
+fn usage_is_recorded_and_found_at_the_same_cost_however_much_there_is() {
+    compare(|world, size| {
+        put_usage(world, size);
+        for response in ["r-1", "r-2", "r-2"] {
+            let used = json!({ "turnId": "turn", "responseId": response, "model": "m", "inputTokens": 1, "outputTokens": 1 });
+            world.measure("usage.record", used);
+        }
+        world.measure("usage.get", json!({ "responseId": "past-9" }));
+        world.measure("usage.list", json!({ "limit": 10 }));
+        world.measure("usage.list", json!({ "limit": 10, "turnId": "past", "order": "desc" }));
+        world.measure("turns.get", json!({ "id": "turn" }));
+        let repriced = world.measure("usage.reprice", json!({ "onlyUnpriced": true }));
+        assert_eq!(repriced["lookedAt"], 2);
+    });
+}
+
+/// A sum costs what it sums up: in which table of which size it lies makes no difference.
+#[test]
+fn a_sum_over_some_days_costs_the_same_however_much_lies_before_them() {
+    let cost = |size: i64| {
+        let world = World::new();
+        put_usage(&world, size);
+        for n in 0..20 {
+            let used = json!({ "turnId": "turn", "responseId": format!("r-{n}"), "model": "m", "inputTokens": 1, "outputTokens": 1,
+                               "createdAt": START + n * 8 * 3_600_000 });
+            world.call("usage.record", used);
+        }
+        let mut steps = Vec::new();
+        for group in ["day", "model", "thread"] {
+            world.store.efforts();
+            let sums = world.call("usage.aggregate", json!({ "since": START, "groupBy": group, "timezone": "Europe/Berlin" }));
+            assert_eq!(sums["totals"]["inputTokens"], 20);
+            steps.push(world.store.efforts().values().map(|effort| effort.steps).sum::<i64>());
+        }
+        steps
+    };
+    assert_eq!(cost(SMALL), cost(LARGE));
+}
+
+/// A range of a blob costs what the range does: it is the same in a blob of 50 MiB, among many others.
+#[test]
+fn a_range_of_a_large_blob_costs_what_the_range_does() {
+    let chunk = 256 * 1024;
+    compare_sizes([4, 200], |world, chunks| {
+        let others = [("sha256", "CAST('the digest of ' || n AS BLOB)"), ("size", "0"), ("created_at", "0")];
+        world.fill("blobs", chunks * 100, &others);
+        let id = "ab".repeat(32);
+        world.fill("blobs", 1, &[("sha256", &format!("x'{id}'")), ("size", &(chunks * chunk).to_string()), ("created_at", "0")]);
+        let rows = "WITH RECURSIVE numbers (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers LIMIT ?1)
+             INSERT INTO blob_chunks (blob, number, bytes) SELECT b.key, n, zeroblob(?2) FROM numbers JOIN blobs b ON b.size > 0";
+        assert_eq!(world.raw.execute(rows, [chunks, chunk]).unwrap() as i64, chunks);
+        let end = chunks * chunk;
+        for (offset, length) in [(0, 10), (chunk - 5, 10), (end - 10, 10), (end - chunk, chunk)] {
+            world.measure("blobs.get", json!({ "id": id, "offset": offset, "length": length }));
+        }
+        world.measure("blobs.list", json!({ "limit": 10 }));
+    });
+}
+
+/// A record costs the same whatever was imported before, into its own thread and others.
+#[test]
+fn an_import_costs_the_same_whatever_is_there() {
+    let record = |session: &str, n: i64| {
+        let (role, id) = if n % 2 == 0 { ("user", String::new()) } else { ("assistant", format!("{session}-{n}")) };
+        let used = json!({ "input_tokens": 1, "output_tokens": 1 });
+        let message = json!({ "role": role, "id": id, "model": "m", "content": "said", "usage": used });
+        json!({ "type": role, "sessionId": session, "uuid": n.to_string(), "timestamp": "2026-02-01T08:00:00Z", "message": message })
+            .to_string()
+            + "\n"
+    };
+    let cost = |size: i64| {
+        let world = World::new();
+        let import = |session: &str, numbers: std::ops::Range<i64>| {
+            let text: String = numbers.map(|n| record(session, n)).collect();
+            let format = runkeep::imports::SessionFormat::ClaudeCode;
+            world.store.imports().read(format, "a.jsonl", text.as_bytes(), |_| true).unwrap().imported
+        };
+        import("other", 0..size);
+        import("own", 0..size);
+        world.store.efforts();
+        assert_eq!(import("own", size..size + 10), 10);
+        world.store.efforts().into_iter().map(|(sql, effort)| (sql, effort.steps)).collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(cost(100), cost(4_000));
+}

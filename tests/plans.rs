@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use common::{Folder, START, clock, options, with};
-use runkeep::imports::ImportJamjet;
+use runkeep::imports::{ImportJamjet, SessionFormat};
+use runkeep::threads::blobs::PutBlob;
 use runkeep::{ManualClock, OPERATIONS, Store};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
@@ -45,6 +46,19 @@ const HOT: &[&str] = &[
     "tokens.list",
     "workflows.get",
     "workflows.list",
+    "inbox.admit",
+    "inbox.get",
+    "inbox.next",
+    "inbox.steers",
+    "inbox.promote",
+    "inbox.withdraw",
+    "inbox.list",
+    "usage.record",
+    "usage.get",
+    "usage.list",
+    "blobs.put",
+    "blobs.get",
+    "blobs.list",
     "queue.get",
     "queue.enqueue",
     "queue.claim",
@@ -55,6 +69,28 @@ const HOT: &[&str] = &[
     "workers.heartbeat",
     "queues.stats",
     "leases.listExpired",
+    "threads.create",
+    "threads.get",
+    "threads.update",
+    "threads.list",
+    "threads.recent",
+    "threads.archive",
+    "turns.create",
+    "turns.get",
+    "turns.update",
+    "turns.list",
+    "turns.listIncomplete",
+    "threadEvents.append",
+    "threadEvents.list",
+    "threads.search",
+    "items.create",
+    "items.put",
+    "items.get",
+    "items.update",
+    "items.list",
+    "items.appendText",
+    "items.readText",
+    "imports.chunk",
 ];
 
 const JAMJET: &[u8] = include_bytes!("fixtures/jamjet-0.3.2.db");
@@ -163,8 +199,54 @@ const SEARCHES: &[Search] = &[
     search("workers.key", &["rowid>?", "rowid<?"], LIMIT),
     search("workers_by_id", &["tenant=?", "namespace=?", "worker_id=?"], ""),
     search("workers_by_expiry", &["tenant=?", "expires_at<?"], LIMIT),
+    search("threads.key", &["rowid=?"], ""),
+    search("threads.key", &["rowid>?", "rowid<?"], LIMIT),
+    search("threads_by_id", &["tenant=?", "id=?"], ""),
+    search("threads_by_archived", &["tenant=?", "archived=?", "rowid>?", "rowid<?"], LIMIT),
+    search("threads_by_change", &["tenant=?", "archived=?"], LIMIT),
+    search("thread_documents.key", &["rowid=?"], ""),
+    search("turns.key", &["rowid=?"], ""),
+    search("turns.key", &["rowid>?", "rowid<?"], LIMIT),
+    search("turns_by_id", &["tenant=?", "id=?"], ""),
+    search("turns_of_thread", &["thread=?", "rowid>?", "rowid<?"], LIMIT),
+    search("turns_of_thread", &["thread=?"], LIMIT),
+    search("turns_open", &["tenant=?", "rowid>?", "rowid<?"], LIMIT),
+    search("thread_items_by_position", &["thread=?", "position>?", "position<?"], LIMIT),
+    search("thread_events.key", &["rowid=?"], ""),
+    search("thread_events_of_thread", &["thread=?", "rowid>?", "rowid<?"], LIMIT),
+    search("thread_event_sequences.key", &["rowid=?"], ""),
+    search("thread_items.key", &["rowid=?"], ""),
+    search("thread_items.key", &["rowid>?", "rowid<?"], LIMIT),
+    search("thread_items_by_id", &["tenant=?", "id=?"], ""),
+    search("thread_items_by_position", &["thread=?"], LIMIT),
+    search("thread_items_of_turn", &["turn=?", "position>?", "position<?"], LIMIT),
+    search("thread_items_of_turn", &["turn=?"], "the items of one turn, as it ends"),
+    search("item_contents.key", &["rowid=?"], ""),
+    search("item_deltas.key", &["item=?", "until>?"], "what has streamed into one item and is new"),
+    search("item_deltas.key", &["item=?"], "what has streamed into one item"),
+    search("inbox.key", &["rowid=?"], ""),
+    search("inbox.key", &["rowid>?", "rowid<?"], LIMIT),
+    search("inbox_by_id", &["tenant=?", "id=?"], ""),
+    search("inbox_of_thread", &["thread=?", "admitted_sequence>?", "admitted_sequence<?"], LIMIT),
+    search("inbox_by_turn", &["tenant=?", "turn_id=?"], LIMIT),
+    search("inbox_waiting", &["thread=?", "delivery=?"], LIMIT),
+    search("usage_records.key", &["rowid=?"], ""),
+    search("usage_records.key", &["rowid>?", "rowid<?"], LIMIT),
+    search("usage_by_response", &["tenant=?", "response_id=?"], ""),
+    search("usage_by_time", &["tenant=?", "created_at>?", "created_at<?"], LIMIT),
+    search("usage_of_turn", &["turn=?", "rowid>?", "rowid<?"], LIMIT),
+    search("usage_of_turn", &["turn=?"], "the responses of one turn"),
+    search("usage_unpriced", &["tenant=?", "rowid>?", "rowid<?"], LIMIT),
+    search("price_lists.key", &["rowid=?"], ""),
+    search("blobs.key", &["rowid=?"], ""),
+    search("blobs.key", &["rowid>?", "rowid<?"], LIMIT),
+    search("blobs_by_hash", &["tenant=?", "sha256=?"], ""),
+    search("imported_records.key", &["thread=?", "record=?"], ""),
+    search("blob_chunks.key", &["blob=?", "number>?", "number<?"], "the range that is asked for"),
     search("worker_history.key", &["rowid=?"], ""),
     search("worker_history.key", &["rowid>?", "rowid<?"], LIMIT),
+    search("search_index", &["rowid=?"], ""),
+    search("search_index", &["MATCH ?", "rowid>?", "rowid<?"], LIMIT),
 ];
 
 /// Statements that may find more rows than that, each for a reason. None of a hot operation is among them.
@@ -186,6 +268,14 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("UPDATE items SET lease_expires_at = ?3 + lease_ms, graced_fence", "the device slept: looks at what was being worked on"),
     ("UPDATE workers SET expires_at = ?3 + liveness_ttl_ms", "the device slept: looks at the workers that were alive"),
     ("UPDATE queue_keys SET tokens = NULL", "a setting of all keys has changed"),
+    ("DELETE FROM blobs WHERE key = ?1", "deletes the bytes of a blob as a whole"),
+    ("SELECT NULL, coalesce(sum(input_tokens), 0)", "sums what was used in a span of time"),
+    ("SELECT model, coalesce(sum(input_tokens), 0)", "sums what was used in a span of time"),
+    ("SELECT provider, coalesce(sum(input_tokens), 0)", "sums what was used in a span of time"),
+    ("SELECT thread_id, coalesce(sum(input_tokens), 0)", "sums what was used in a span of time"),
+    ("DELETE FROM search_index WHERE search_index MATCH ?1", "lets go of a thread as a whole"),
+    ("DELETE FROM threads WHERE key = ?1", "lets go of a thread as a whole"),
+    ("SELECT coalesce(max(turn), 0) FROM thread_items", "copies a thread as a whole"),
 ];
 
 /// The SQL that each operation has run.
@@ -228,6 +318,24 @@ impl Recorder {
             assert_eq!(store.imports().jamjet(ImportJamjet { bytes: jamjet.clone() }).unwrap().rejected, []);
         }
         self.statements.entry("imports.jamjet").or_default().extend(store.efforts().into_keys());
+        let sessions = [
+            (SessionFormat::ClaudeCode, "sessions/imports/claude.jsonl"),
+            (SessionFormat::Codex, "sessions/imports/codex.jsonl"),
+            (SessionFormat::Zagens, "zagens-0.8.1"),
+        ];
+        for (format, path) in [sessions, sessions].concat() {
+            let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(path);
+            let imports = store.imports();
+            let reports = match format {
+                SessionFormat::ClaudeCode => imports.claude_code(&[path], |_| true),
+                SessionFormat::Codex => imports.codex(&[path], |_| true),
+                SessionFormat::Zagens => imports.zagens_json(&[path], |_| true),
+            };
+            assert!(
+                reports.unwrap().iter().all(|report| report.imported + report.skipped > 0 || report.path.ends_with("state.json"))
+            );
+        }
+        self.statements.entry("imports.chunk").or_default().extend(store.efforts().into_keys());
     }
 
     fn all(&self) -> BTreeSet<&str> {
@@ -258,8 +366,14 @@ fn scenario() -> Recorder {
     workers(&mut r);
     items(&mut r);
     settlements(&mut r);
+    searching(&mut r);
     limits(&mut r);
     dead_letters(&mut r);
+    threads_and_turns(&mut r);
+    thread_items(&mut r);
+    prompts(&mut r);
+    used(&mut r);
+    bytes(&mut r);
     lists(&mut r);
     time(&mut r);
     r.import();
@@ -649,6 +763,125 @@ fn dead_letters(r: &mut Recorder) {
     drain(r, "d");
 }
 
+/// Threads with turns and events, in all their ends.
+fn threads_and_turns(r: &mut Recorder) {
+    let thread = json!({ "id": "thread", "title": "t", "metadata": {} });
+    for _ in 0..2 {
+        r.call("threads.create", thread.clone());
+    }
+    r.fails("threads.create", with(&thread, json!({ "title": "other" })), "conflict");
+    r.call("threads.get", json!({ "id": "thread" }));
+    for changes in
+        [json!({ "title": "u" }), json!({ "model": "m", "mode": null, "metadata": { "a": 1 } }), json!({ "archived": true })]
+    {
+        r.call("threads.update", with(&json!({ "id": "thread" }), changes));
+    }
+    r.call("threads.unarchive", json!({ "id": "thread" }));
+    r.call("threads.archive", json!({ "id": "thread" }));
+    for archived in ["exclude", "include", "only"] {
+        r.call("threads.recent", json!({ "archived": archived }));
+        for order in ["asc", "desc"] {
+            r.call("threads.list", json!({ "archived": archived, "order": order }));
+        }
+    }
+    let turn = json!({ "id": "ends", "threadId": "thread" });
+    for _ in 0..2 {
+        r.call("turns.create", turn.clone());
+    }
+    r.fails("turns.create", with(&turn, json!({ "inputSummary": "other" })), "conflict");
+    for (id, status, owner) in [("waits", "queued", "o"), ("runs", "in_progress", "alive"), ("gone", "in_progress", "o")] {
+        r.call("turns.create", json!({ "id": id, "threadId": "thread", "status": status, "ownerId": owner }));
+    }
+    r.call(
+        "items.create",
+        json!({ "id": "open", "threadId": "thread", "turnId": "gone", "kind": "error", "status": "in_progress" }),
+    );
+    r.call("turns.get", json!({ "id": "ends" }));
+    r.call("turns.update", json!({ "id": "ends", "status": "in_progress", "expectedStatus": "queued" }));
+    r.call("turns.update", json!({ "id": "ends", "status": "completed", "lastRequestInputTokens": 5, "metadata": null }));
+    r.fails("turns.update", json!({ "id": "ends", "status": "queued" }), "invalid_transition");
+    for order in ["asc", "desc"] {
+        r.call("turns.list", json!({ "threadId": "thread", "order": order }));
+        r.call("turns.list", json!({ "threadId": "thread", "order": order, "status": "queued", "cursor": "1" }));
+        r.call("turns.listIncomplete", json!({ "order": order }));
+    }
+    let recovered = r.call("turns.recover", json!({ "liveOwnerIds": ["alive"] }));
+    assert!(recovered["interrupted"].as_array().unwrap().contains(&json!("gone")), "{recovered}");
+    for _ in 0..2 {
+        r.call("threadEvents.append", json!({ "threadId": "thread", "type": "said", "data": { "a": 1 } }));
+    }
+    for filter in [json!({}), json!({ "types": ["said"], "after": 1 })] {
+        for order in ["asc", "desc"] {
+            r.call("threadEvents.list", with(&filter, json!({ "threadId": "thread", "order": order })));
+        }
+    }
+    for point in [
+        json!({}),
+        json!({ "atItem": "open", "newId": "fork" }),
+        json!({ "atItem": "open", "newId": "fork" }),
+        json!({ "atTurn": "runs" }),
+    ] {
+        r.call("threads.fork", with(&json!({ "id": "thread" }), point));
+    }
+    r.fails("threads.fork", json!({ "id": "thread", "newId": "fork" }), "conflict");
+    r.call("threads.delete", json!({ "id": "thread" }));
+}
+
+/// Items of threads, with texts that stream.
+fn thread_items(r: &mut Recorder) {
+    r.call("threads.create", json!({ "id": "talk" }));
+    r.call("turns.create", json!({ "id": "of-talk", "threadId": "talk", "status": "in_progress" }));
+    let item = json!({ "threadId": "talk", "turnId": "of-talk", "kind": "assistant_message" });
+    for id in ["said", "said", "streams", "left"] {
+        r.call("items.create", with(&item, json!({ "id": id })));
+    }
+    r.fails("items.create", with(&item, json!({ "id": "said", "text": "other" })), "conflict");
+    r.call("items.create", json!({ "threadId": "talk", "kind": "user_message", "text": "asks" }));
+    for text in ["one", "two"] {
+        r.call("items.appendText", json!({ "id": "streams", "delta": text }));
+        r.call("items.readText", json!({ "id": "streams", "after": 2 }));
+        r.call("items.get", json!({ "id": "streams" }));
+    }
+    r.call("items.put", with(&item, json!({ "id": "put", "data": { "input": 1 } })));
+    r.call("items.put", json!({ "id": "put", "data": null, "blobs": [{ "blobId": "b" }] }));
+    r.fails("items.put", json!({ "id": "put", "threadId": "other" }), "conflict");
+    for changes in [json!({ "summary": "s" }), json!({ "text": "whole", "parentId": "said" }), json!({ "status": "completed" })] {
+        r.call("items.update", with(&json!({ "id": "streams" }), changes));
+    }
+    r.call("items.readText", json!({ "id": "streams" }));
+    r.fails("items.appendText", json!({ "id": "streams", "delta": "more" }), "invalid_transition");
+    for filter in
+        [json!({ "threadId": "talk" }), json!({ "turnId": "of-talk" }), json!({ "threadId": "talk", "turnId": "of-talk" })]
+    {
+        for order in ["asc", "desc"] {
+            r.call("items.list", with(&filter, json!({ "order": order, "limit": 1 })));
+            r.call("items.list", with(&filter, json!({ "order": order, "cursor": "2" })));
+        }
+    }
+    r.call("items.appendText", json!({ "id": "left", "delta": "so far" }));
+    r.call("turns.update", json!({ "id": "of-talk", "status": "interrupted" }));
+    r.call("threads.fork", json!({ "id": "talk" }));
+    r.call("items.delete", json!({ "id": "said" }));
+}
+
+/// Threads with words in them, from being made to being deleted.
+fn searching(r: &mut Recorder) {
+    r.call("threads.create", json!({ "id": "words", "title": "found by its title" }));
+    let item =
+        json!({ "threadId": "words", "kind": "tool_call", "status": "completed", "data": { "output": "found by its output" } });
+    for id in ["words-1", "words-2"] {
+        r.call("items.create", with(&item, json!({ "id": id })));
+    }
+    for more in [json!({}), json!({ "threadId": "words" }), json!({ "archived": "only" }), json!({ "limit": 1 })] {
+        r.call("threads.search", with(&json!({ "text": "found" }), more));
+    }
+    r.call("items.update", json!({ "id": "words-1", "text": "changed" }));
+    r.call("threads.update", json!({ "id": "words", "title": "changed" }));
+    assert_eq!(r.call("threads.search", json!({ "text": "chang" }))["items"].as_array().unwrap().len(), 2);
+    r.call("items.delete", json!({ "id": "words-2" }));
+    r.call("threads.delete", json!({ "id": "words" }));
+}
+
 /// Filters by execution, by status, and by both.
 fn of_a_run() -> Vec<Value> {
     let (of_run, pending) = (json!({ "executionId": "run" }), json!({ "status": "pending" }));
@@ -755,12 +988,12 @@ fn time(r: &mut Recorder) {
     let end = json!({ "executionId": "run", "type": "workflow_completed", "data": { "finalState": {}, "output": 1 } });
     r.call("events.append", end);
     r.call("retention.get", json!({}));
-    for kept in ["itemsMs", "executionsMs"] {
+    for kept in ["itemsMs", "executionsMs", "threadsMs"] {
         r.call("retention.set", json!({ kept: 1_000_000_000 }));
         r.call("sweep", json!({ "limit": 1 }));
         r.call("retention.set", json!({ kept: null }));
     }
-    let no_time = json!({ "executionsMs": 0, "itemsMs": 0, "attemptsMs": 0, "deadLettersMs": 0, "historyMs": 0 });
+    let no_time = json!({ "executionsMs": 0, "itemsMs": 0, "attemptsMs": 0, "deadLettersMs": 0, "historyMs": 0, "threadsMs": 0 });
     r.call("retention.set", no_time);
     let mut pruned = 0;
     for _ in 0..10 {
@@ -896,6 +1129,32 @@ const ROWS: &str = "
         SELECT (1 << 40) + n, 1, 'default', 'worker-' || n, 'p', '[]', '[]', 1000, n, n, n FROM numbers WHERE n <= 500;
     INSERT INTO worker_history (key, tenant, namespace, worker_id, pool, change, at)
         SELECT (1 << 40) + n, 1, 'default', 'worker-' || n % 500, 'p', 'registered', n FROM numbers WHERE n <= 10000;
+    INSERT INTO threads (key, tenant, id, title, archived, head_item_id, latest_turn_id, last_message_at, created_at, updated_at, changed,
+                         last_position, last_admitted)
+        SELECT (1 << 40) + n, 1, 'thread-' || n, 'title', n % 9 = 0, 'line-' || n, 'turn-' || n, n, n, n, n, 20, 5 FROM numbers WHERE n <= 2000;
+    INSERT INTO thread_documents (thread) SELECT key FROM threads;
+    INSERT INTO thread_events (key, tenant, thread, type, data, created_at)
+        SELECT (1 << 40) + n, 1, (1 << 40) + 1 + n % 500, 'said', '{}', n FROM numbers WHERE n <= 4000;
+    INSERT INTO thread_event_sequences (tenant, last) VALUES (1, 4000);
+    INSERT INTO turns (key, tenant, id, thread, status, input_summary, created_at, owner_id)
+        SELECT (1 << 40) + n, 1, 'turn-' || n, (1 << 40) + 1 + n % 2000, CASE n % 50 WHEN 0 THEN 'in_progress' ELSE 'completed' END, '', n,
+               'owner-' || n % 20 FROM numbers WHERE n <= 4000;
+    INSERT INTO thread_items (key, tenant, id, thread, turn, position, kind, status, summary, created_at)
+        SELECT (1 << 40) + n, 1, 'line-' || n, (1 << 40) + 1 + n % 2000, CASE WHEN n % 4 THEN (1 << 40) + 1 + n % 4000 END, 1 + n / 2000,
+               'tool_call', CASE n % 50 WHEN 0 THEN 'in_progress' ELSE 'completed' END, '', n FROM numbers;
+    INSERT INTO item_contents (item, length, text) SELECT key, 1, 'x' FROM thread_items;
+    INSERT INTO item_deltas (item, until, bytes, text) SELECT key, 2, 2, 'y' FROM thread_items WHERE status = 'in_progress';
+    INSERT INTO inbox (key, tenant, id, thread, admitted_sequence, status, delivery, prompt, turn_id, created_at)
+        SELECT (1 << 40) + n, 1, 'prompt-' || n, (1 << 40) + 1 + n % 2000, 1 + n / 2000, CASE n % 50 WHEN 0 THEN 'admitted' ELSE 'promoted' END,
+               CASE n % 3 WHEN 0 THEN 'steer' ELSE 'queue' END, '1', CASE WHEN n % 50 THEN 'turn-' || n END, n FROM numbers WHERE n <= 10000;
+    INSERT INTO usage_records (key, tenant, response_id, turn, turn_id, thread_id, model, input_tokens, output_tokens, no_cache_tokens,
+                               cost_usd, created_at)
+        SELECT (1 << 40) + n, 1, 'response-' || n, (1 << 40) + 1 + n % 4000, 'turn-' || n % 4000, 'thread-' || n % 2000, 'm-' || n % 5, 1, 1, 1,
+               CASE WHEN n % 50 THEN 1.0 END, n FROM numbers WHERE n <= 20000;
+    INSERT INTO price_lists (tenant, prices) VALUES (1, '[]');
+    INSERT INTO blobs (key, tenant, sha256, size, created_at)
+        SELECT (1 << 40) + n, 1, CAST('digest ' || n AS BLOB), 1, n FROM numbers WHERE n <= 2000;
+    INSERT INTO blob_chunks (blob, number, bytes) SELECT key, n, x'00' FROM blobs JOIN numbers WHERE n < 5;
     INSERT INTO retention (tenant, items_ms) VALUES (1, 1000);
     DROP VIEW numbers;";
 
@@ -908,6 +1167,68 @@ fn database(folder: &Folder) -> Connection {
     database.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).unwrap();
     database.execute_batch(&format!("BEGIN; {ROWS} COMMIT;")).unwrap();
     database
+}
+
+fn prompts(r: &mut Recorder) {
+    r.call("threads.create", json!({ "id": "asked" }));
+    r.call("turns.create", json!({ "id": "of-asked", "threadId": "asked" }));
+    let prompt = json!({ "threadId": "asked", "prompt": "p" });
+    for (id, delivery) in
+        [("p-1", "queue"), ("p-1", "queue"), ("p-2", "queue"), ("s-1", "steer"), ("s-2", "steer"), ("p-3", "queue")]
+    {
+        r.call("inbox.admit", with(&prompt, json!({ "id": id, "delivery": delivery })));
+    }
+    r.fails("inbox.admit", with(&prompt, json!({ "id": "p-1", "request": 1 })), "conflict");
+    r.call("inbox.get", json!({ "id": "p-1" }));
+    r.call("inbox.next", json!({ "threadId": "asked" }));
+    r.call("inbox.steers", json!({ "threadId": "asked" }));
+    r.call("inbox.promote", json!({ "id": "s-1", "turnId": "of-asked" }));
+    r.fails("inbox.promote", json!({ "id": "s-1" }), "conflict");
+    for _ in 0..2 {
+        r.call("inbox.promoteNext", json!({ "threadId": "asked", "turn": { "id": "of-p-1" } }));
+    }
+    r.call("inbox.promoteNext", json!({ "threadId": "asked", "includeSteers": true }));
+    r.call("inbox.withdraw", json!({ "id": "p-3" }));
+    for order in ["asc", "desc"] {
+        r.call("inbox.list", json!({ "threadId": "asked", "order": order }));
+        r.call("inbox.list", json!({ "threadId": "asked", "order": order, "status": "promoted", "cursor": "2" }));
+    }
+}
+
+fn used(r: &mut Recorder) {
+    r.call("threads.create", json!({ "id": "costs" }));
+    r.call("turns.create", json!({ "id": "of-costs", "threadId": "costs" }));
+    let of = |id: &str| json!({ "turnId": "of-costs", "responseId": id, "model": "m", "inputTokens": 1, "outputTokens": 1 });
+    for id in ["response-1", "response-2", "response-2"] {
+        r.call("usage.record", of(id));
+    }
+    r.call("usage.get", json!({ "responseId": "response-1" }));
+    r.call("turns.get", json!({ "id": "of-costs" }));
+    for order in ["asc", "desc"] {
+        r.call("usage.list", json!({ "order": order }));
+        r.call("usage.list", json!({ "order": order, "turnId": "of-costs" }));
+    }
+    for group in ["day", "model", "provider", "thread"] {
+        r.call("usage.aggregate", json!({ "groupBy": group }));
+    }
+    r.call("usage.getPrices", json!({}));
+    r.call("usage.setPrices", json!({ "prices": [{ "modelPattern": "m", "input": 1, "output": 1 }] }));
+    r.call("usage.reprice", json!({ "onlyUnpriced": true }));
+    r.call("usage.reprice", json!({}));
+}
+
+fn bytes(r: &mut Recorder) {
+    let mut id = String::new();
+    for media_type in [None, Some("text/plain"), None] {
+        let media_type = media_type.map(|text| text.parse().unwrap());
+        id = r.store.blobs().put(PutBlob { bytes: b"bytes".to_vec(), media_type }).unwrap().record.id;
+        r.record("blobs.put");
+    }
+    r.call("blobs.get", json!({ "id": id }));
+    for order in ["asc", "desc"] {
+        r.call("blobs.list", json!({ "order": order }));
+    }
+    r.call("blobs.delete", json!({ "id": id }));
 }
 
 /// The steps of SQLite's plan for a statement.
@@ -943,6 +1264,7 @@ fn access(step: &str, sql: &str) -> Result<Option<Access>, String> {
         // Several searches, each of which is a step of its own.
         ["MULTI-INDEX", "OR"] | ["INDEX", _] => Ok(None),
         ["SCAN", _, "USING", .., "INDEX", index] => Ok(Some(Access { by: index.to_owned(), terms: Vec::new() })),
+        ["SCAN", name, "VIRTUAL", "TABLE", "INDEX", how] => search_by_words(name, how).map(Some),
         ["SCAN", name] => Ok(Some(Access { by: format!("{}.key", table(name)), terms: Vec::new() })),
         ["SEARCH", name, "USING", ..] => {
             let (how, terms) = step.split_once(" (").ok_or("no terms")?;
@@ -956,6 +1278,23 @@ fn access(step: &str, sql: &str) -> Result<Option<Access>, String> {
         }
         _ => Err("not a search by an index".to_owned()),
     }
+}
+
+/// How FTS5 says that it looks rows up: the order that it makes, and what by, in signs (`64:M4><`).
+fn search_by_words(name: &str, how: &str) -> Result<Access, String> {
+    const SORTED_BY_RANK: i64 = 0x20;
+    let (order, signs) = how.split_once(':').ok_or("not a search by words")?;
+    if order.parse::<i64>().map_or(true, |order| order & SORTED_BY_RANK != 0) {
+        return Err("sorts all that it finds".to_owned());
+    }
+    let term = |sign| match sign {
+        'M' => Some("MATCH ?"),
+        '=' => Some("rowid=?"),
+        '>' => Some("rowid>?"),
+        '<' => Some("rowid<?"),
+        _ => None,
+    };
+    Ok(Access { by: name.to_owned(), terms: signs.chars().filter_map(term).map(str::to_owned).collect() })
 }
 
 /// Why a step of a statement's plan is not good enough, if it is not.
@@ -1046,6 +1385,10 @@ fn a_bad_plan_is_seen() {
         "SELECT key FROM executions WHERE tenant = ?1 ORDER BY updated_at DESC LIMIT ?2",
         "SELECT key FROM timers WHERE tenant = ?1 AND status = 'pending' ORDER BY key LIMIT 1",
         "SELECT sum(count) FROM execution_counts",
+        "SELECT rowid FROM search_index WHERE title = ?1 LIMIT 1",
+        "SELECT rowid FROM search_index WHERE rowid BETWEEN ?1 AND ?2 LIMIT 1",
+        "SELECT rowid FROM search_index WHERE search_index MATCH ?1 AND rowid BETWEEN ?2 AND ?3",
+        "SELECT rowid FROM search_index WHERE search_index MATCH ?1 AND rowid BETWEEN ?2 AND ?3 ORDER BY rank LIMIT ?4",
     ] {
         let steps = plan(&database, sql);
         assert!(steps.iter().any(|step| fault(step, sql).is_some()), "{sql}: {steps:?}");

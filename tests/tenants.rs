@@ -5,7 +5,8 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::{Folder, START, call, clock, code, in_memory, options, try_call};
-use runkeep::{Answer, Call, ErrorCode, ManualClock, OPERATIONS, Store};
+use runkeep::threads::blobs::PutBlob;
+use runkeep::{Answer, Call, ErrorCode, Given, ManualClock, OPERATIONS, Store};
 use serde_json::{Value, json};
 
 const MINUTE: i64 = 60_000;
@@ -84,6 +85,33 @@ fn populate(store: &Store, prefix: &str) {
     all("cron.put", &[json!({ "name": id("cron"), "expression": "0 * * * *", "workflowId": id("flow") })]);
     all("tokens.create", &[json!({ "name": id("token"), "role": "viewer" })]);
     all("retention.set", &[json!({ "itemsMs": prefix.len() })]);
+    all("threads.create", &[json!({ "id": id("asked"), "title": prefix })]);
+    all("threadEvents.append", &[json!({ "threadId": id("asked"), "type": "said", "data": prefix })]);
+    let owned = json!({ "id": id("owned"), "threadId": id("asked"), "status": "in_progress", "ownerId": id("tab"), "inputSummary": prefix });
+    all("turns.create", &[owned]);
+    for turn in ["turn", "idle"] {
+        all("turns.create", &[json!({ "id": id(turn), "threadId": id("asked") })]);
+    }
+    for name in ["said", "streams", "heard"] {
+        let item = json!({ "id": id(name), "threadId": id("asked"), "turnId": id("turn"), "kind": "tool_call", "data": prefix });
+        all("items.create", &[item]);
+    }
+    let words = format!("both say this, and {}", id("secret"));
+    all("items.create", &[json!({ "threadId": id("asked"), "kind": "assistant_message", "text": words })]);
+    for name in ["streams", "heard"] {
+        all("items.appendText", &[json!({ "id": id(name), "delta": prefix })]);
+    }
+    for (name, delivery) in [("prompt", "queue"), ("second", "queue"), ("steer", "steer"), ("back", "queue")] {
+        all("inbox.admit", &[json!({ "id": id(name), "threadId": id("asked"), "prompt": prefix, "delivery": delivery })]);
+    }
+    all("inbox.promoteNext", &[json!({ "threadId": id("asked"), "turn": { "id": id("next") } })]);
+    all("inbox.withdraw", &[json!({ "id": id("back") })]);
+    let tokens = prefix.bytes().map(i64::from).sum::<i64>();
+    let used =
+        json!({ "turnId": id("turn"), "responseId": id("response"), "model": "m", "inputTokens": tokens, "outputTokens": 0 });
+    all("usage.record", &[used]);
+    all("usage.setPrices", &[json!({ "prices": [{ "modelPattern": id("model"), "input": 1, "output": 1 }] })]);
+    store.blobs().put(PutBlob { bytes: prefix.into(), media_type: None }).unwrap();
 }
 
 /// A walk through a list, two rows a page, with the cursors.
@@ -117,13 +145,29 @@ fn readable(store: &Store) -> Vec<(String, Value)> {
         "tokens.list",
         "timers.list",
         "cron.list",
+        "threads.list",
+        "turns.listIncomplete",
+        "usage.list",
+        "blobs.list",
     ] {
         see(list.to_owned(), walk(store, list, json!({})));
     }
     see("recent".to_owned(), call(store, "executions.recent", json!({})));
+    see("recent threads".to_owned(), call(store, "threads.recent", json!({ "archived": "include" })));
     see("count".to_owned(), call(store, "executions.count", json!({ "groupBy": "status" })));
     see("stats".to_owned(), call(store, "queues.stats", json!({})));
     see("retention".to_owned(), call(store, "retention.get", json!({})));
+    for group in ["day", "model", "provider", "thread"] {
+        see(format!("usage by {group}"), call(store, "usage.aggregate", json!({ "groupBy": group })));
+    }
+    see("prices".to_owned(), call(store, "usage.getPrices", json!({})));
+    see("search".to_owned(), call(store, "threads.search", json!({ "text": "both say", "archived": "include" })));
+    for prefix in ["a-", "b-"] {
+        let of = json!({ "threadId": format!("{prefix}asked") });
+        for operation in ["turns.list", "threadEvents.list", "items.list", "inbox.list", "inbox.next", "inbox.steers"] {
+            see(format!("{operation} of {prefix}"), try_call(store, operation, of.clone()).unwrap_or_default());
+        }
+    }
     see("leases".to_owned(), walk(store, "leases.listExpired", json!({ "asOf": START + 1_000_000 })));
     for execution in call(store, "executions.list", json!({ "limit": 1000 }))["items"].as_array().unwrap() {
         let id = &execution["id"];
@@ -259,6 +303,100 @@ fn attacks(operation: &str, token: &str, token_id: &str) -> Option<Vec<Value>> {
         "tokens.validate" => vec![json!({ "token": token })],
         "tokens.revoke" => vec![json!({ "id": token_id })],
         "tokens.list" => vec![json!({}), json!({ "order": "desc" })],
+        "threads.search" => vec![
+            json!({ "text": "both say" }),
+            json!({ "text": "b-secret", "archived": "include" }),
+            json!({ "text": "b" }),
+            json!({ "text": "both", "threadId": "b-asked" }),
+        ],
+        "threads.create" => vec![json!({ "id": "b-asked", "title": "mine" }), json!({ "id": "b-asked2" })],
+        "threads.get" | "threads.archive" | "threads.unarchive" => ["b-asked", "b-asked3"].map(|id| json!({ "id": id })).into(),
+        "threads.update" => vec![json!({ "id": "b-asked", "title": "mine", "model": "m", "archived": true })],
+        "threads.list" => vec![
+            json!({}),
+            json!({ "archived": "include", "order": "desc" }),
+            json!({ "archived": "only" }),
+            json!({ "cursor": "9223372036854775807" }),
+        ],
+        "threads.recent" => vec![json!({}), json!({ "archived": "include", "limit": 1 })],
+        "threads.delete" => vec![json!({ "id": "b-asked3" })],
+        "threads.fork" => vec![
+            json!({ "id": "b-asked" }),
+            json!({ "id": "a-asked", "atItem": "b-said" }),
+            json!({ "id": "a-asked", "atTurn": "b-turn" }),
+            json!({ "id": "a-asked", "newId": "b-forked" }),
+        ],
+        "turns.create" => {
+            vec![json!({ "threadId": "b-asked" }), json!({ "id": "b-turn", "threadId": "a-asked", "executionId": "b-run" })]
+        }
+        "turns.get" => vec![json!({ "id": "b-owned" }), json!({ "id": "b-owned2" })],
+        "turns.update" => vec![json!({ "id": "b-owned", "status": "completed", "inputSummary": "mine" })],
+        "turns.list" => vec![
+            json!({ "threadId": "b-asked" }),
+            json!({ "threadId": "a-asked", "order": "desc", "cursor": "9223372036854775807" }),
+        ],
+        "turns.listIncomplete" => vec![json!({}), json!({ "order": "desc", "limit": 1 })],
+        "turns.recover" => vec![json!({ "liveOwnerIds": ["a-tab"] }), json!({ "liveOwnerIds": [] })],
+        "threadEvents.append" => {
+            vec![json!({ "threadId": "b-asked", "type": "t" }), json!({ "threadId": "a-asked", "turnId": "b-turn", "type": "t" })]
+        }
+        "threadEvents.list" => {
+            vec![json!({ "threadId": "b-asked" }), json!({ "threadId": "a-asked", "cursor": "9223372036854775807" })]
+        }
+        "items.create" => vec![
+            json!({ "threadId": "b-asked", "kind": "error" }),
+            json!({ "threadId": "a-asked", "turnId": "b-turn", "kind": "error" }),
+            json!({ "id": "b-said", "threadId": "a-asked", "kind": "error", "parentId": "b-streams" }),
+        ],
+        "items.put" => vec![
+            json!({ "id": "b-streams", "text": "mine" }),
+            json!({ "id": "b-streams", "threadId": "b-asked", "kind": "tool_call" }),
+            json!({ "id": "b-streams", "threadId": "a-asked", "kind": "tool_call", "text": "mine" }),
+        ],
+        "items.get" | "items.delete" | "items.readText" => ["b-heard", "b-heard2"].map(|id| json!({ "id": id })).into(),
+        "items.update" => vec![json!({ "id": "b-heard", "text": "mine" })],
+        "items.appendText" => {
+            vec![json!({ "id": "b-heard", "delta": "mine" }), json!({ "id": "b-heard", "delta": "x", "at": 0 })]
+        }
+        "items.list" => vec![
+            json!({ "threadId": "b-asked" }),
+            json!({ "turnId": "b-turn" }),
+            json!({ "threadId": "a-asked", "turnId": "b-turn" }),
+            json!({ "threadId": "a-asked", "order": "desc", "cursor": "9223372036854775807" }),
+        ],
+        "inbox.admit" => vec![
+            json!({ "threadId": "b-asked", "prompt": 1 }),
+            json!({ "id": "b-prompt", "threadId": "a-asked", "prompt": "b-" }),
+        ],
+        "inbox.get" | "inbox.withdraw" => ["b-prompt", "b-second", "b-steer"].map(|id| json!({ "id": id })).into(),
+        "inbox.promote" => vec![
+            json!({ "id": "b-second" }),
+            json!({ "id": "b-steer", "turnId": "b-turn" }),
+            json!({ "id": "a-steer", "turnId": "b-turn" }),
+        ],
+        "inbox.next" | "inbox.steers" | "inbox.list" => vec![json!({ "threadId": "b-asked" }), json!({ "threadId": "a-asked" })],
+        "inbox.promoteNext" => vec![
+            json!({ "threadId": "b-asked" }),
+            json!({ "threadId": "a-asked", "turn": { "id": "b-next" }, "includeSteers": true }),
+        ],
+        "usage.record" => vec![
+            json!({ "turnId": "b-turn", "responseId": "new", "model": "m", "inputTokens": 1, "outputTokens": 1 }),
+            json!({ "turnId": "a-turn", "responseId": "b-response", "model": "b-model", "inputTokens": 1, "outputTokens": 1 }),
+        ],
+        "usage.get" => vec![json!({ "responseId": "b-response" }), json!({ "responseId": "b-response2" })],
+        "usage.list" => vec![json!({}), json!({ "turnId": "b-turn" }), json!({ "order": "desc", "cursor": "9999999999999" })],
+        "usage.aggregate" => vec![json!({}), json!({ "groupBy": "thread" }), json!({ "groupBy": "day", "since": 0 })],
+        "usage.getPrices" => vec![json!({})],
+        "usage.setPrices" => vec![json!({ "prices": [{ "modelPattern": "m", "input": 1, "output": 1 }] })],
+        "usage.reprice" => vec![json!({ "onlyUnpriced": true }), json!({})],
+        "blobs.put" => vec![json!({}), json!({ "mediaType": "text/plain" })],
+        "blobs.get" | "blobs.delete" => vec![json!({ "id": BLOB_OF_B }), json!({ "id": BLOB_OF_NOBODY })],
+        "blobs.list" => vec![json!({}), json!({ "order": "desc", "limit": 1 })],
+        "imports.chunk" => vec![
+            json!({ "format": "claude_code", "last": true }),
+            json!({ "format": "codex", "state": { "thread": "b-asked" } }),
+            json!({ "format": "codex", "state": { "thread": "a-asked", "turn": null } }),
+        ],
         "retention.get" => vec![json!({})],
         "retention.set" => vec![json!({ "historyMs": 5 })],
         "batch" => vec![
@@ -270,6 +408,10 @@ fn attacks(operation: &str, token: &str, token_id: &str) -> Option<Vec<Value>> {
         _ => return None,
     })
 }
+
+/// The SHA-256 of the bytes `b-`, and of `b-2`.
+const BLOB_OF_B: &str = "ac24adad7d1ea2e9e767cb318ad1e3cef73594d32631738c5d1e1e5e640f2a3a";
+const BLOB_OF_NOBODY: &str = "77c1005401bd4fd1dd7abead933235efcdb445de720551146bc8f8bd13abf74c";
 
 /// Without what chance has made: ids of the store's own, and secrets.
 fn without_chance(text: &str) -> String {
@@ -285,8 +427,11 @@ fn without_chance(text: &str) -> String {
 }
 
 fn outcome(store: &Store, operation: &str, arguments: &Value) -> String {
-    let answer = store.call_many(&[Call::new(operation, &arguments.to_string())]).remove(0);
-    without_chance(&runkeep::envelope(answer).text)
+    let arguments = arguments.to_string();
+    let bytes = ["blobs.put", "imports.chunk"].contains(&operation).then_some(&b"b-2"[..]);
+    let answer = store.call_many(&[Call { operation, given: Given { arguments: &arguments, bytes } }]).remove(0);
+    let answer = runkeep::envelope(answer);
+    format!("{} {:?}", without_chance(&answer.text), answer.bytes)
 }
 
 /// Whether and when the other tenant exists.
@@ -527,6 +672,8 @@ fn a_suspended_tenant_reads_and_settles_and_begins_nothing() {
         ("timers.schedule", json!({ "executionId": "s-run", "nodeId": "n", "delayMs": 1 })),
         ("cron.put", json!({ "name": "new", "expression": "* * * * *", "workflowId": "w" })),
         ("cron.trigger", json!({ "name": "s-cron" })),
+        ("items.create", json!({ "threadId": "s-asked", "kind": "user_message", "text": "hello" })),
+        ("items.put", json!({ "id": "new", "threadId": "s-asked", "turnId": "s-turn", "kind": "tool_call" })),
     ] {
         assert_eq!(code(&tenant, operation, arguments), "tenant_suspended", "{operation}");
     }
@@ -536,6 +683,8 @@ fn a_suspended_tenant_reads_and_settles_and_begins_nothing() {
     assert_eq!(call(&tenant, "queue.enqueue", json!({ "id": "next", "queue": "q" }))["created"], false);
     spend(&tenant, "s-run", 1, 1.0);
     call(&tenant, "approvals.resolve", json!({ "executionId": "s-paused", "approvalId": "s-ask", "decision": "rejected" }));
+    call(&tenant, "items.appendText", json!({ "id": "s-streams", "delta": "the rest" }));
+    call(&tenant, "items.put", json!({ "id": "s-streams", "status": "completed" }));
     call(&tenant, "executions.cancel", json!({ "id": "s-run" }));
     // Others go on, and it does too once it is active.
     call(&store, "executions.create", json!({ "workflowId": "w" }));

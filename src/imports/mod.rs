@@ -1,8 +1,14 @@
 //! Imports of other programs' files.
 
+mod claude;
+mod codex;
+mod files;
 mod foreign;
 mod jamjet;
 mod jamjet_events;
+mod record;
+mod sessions;
+mod zagens;
 
 use std::collections::BTreeMap;
 
@@ -10,6 +16,10 @@ use crate::error::Result;
 use crate::executions::ExecutionStatus;
 use crate::operation::TakesBytes;
 use crate::store::Store;
+
+pub use files::{FileReport, ImportProgress};
+pub(crate) use sessions::chunk;
+pub use sessions::{ImportChunk, ImportedChunk, RejectedLine, SessionFormat};
 
 arguments! {
     /// A JamJet state database.

@@ -109,7 +109,8 @@ export const batches = {
 
   "an unknown tenant is not found, and a handle has nothing of the whole store": async ({ store }) => {
     const nobody = store.forTenant("nobody");
-    for (const name of ["tenants", "sweep", "close", "persist", "imports", "forTenant"]) equal(nobody[name], undefined, name);
+    for (const name of ["tenants", "sweep", "close", "persist", "forTenant"]) equal(nobody[name], undefined, name);
+    equal(nobody.imports.jamjet, undefined, "imports.jamjet");
     await rejects(nobody.executions.create({ workflowId: "w" }), "not_found", /nobody/);
     await rejects(nobody.batch((tx) => [tx.executions.create({ workflowId: "w" })]), "not_found", /nobody/);
     await store.tenants.create({ id: "nobody" });

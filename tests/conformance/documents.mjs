@@ -32,7 +32,21 @@ const places = {
     await register(store, { metadata: document });
     return (await store.workers.list()).items[0].metadata;
   },
+  "metadata of a thread": async (store, document) => (await store.threads.get((await store.threads.create({ metadata: document })).id)).metadata,
+  "metadata of a turn": async (store, document) => (await store.turns.get((await store.turns.create({ threadId: await thread(store), metadata: document })).id)).metadata,
+  "data of a thread's item": async (store, document) => (await store.items.get((await threadItem(store, { data: document })).id)).data,
+  "metadata of a thread's item": async (store, document) => (await store.items.get((await threadItem(store, { metadata: document })).id)).metadata,
+  prompt: async (store, document) => (await store.inbox.get((await store.inbox.admit(await thread(store), { prompt: document })).id)).prompt,
+  request: async (store, document) => (await store.inbox.get((await store.inbox.admit(await thread(store), { prompt: "p", request: document })).id)).request,
+  "data of a thread event": async (store, document) => {
+    const threadId = await thread(store);
+    await store.threadEvents.append(threadId, { type: "x", data: document });
+    return (await store.threadEvents.list({ threadId })).items[0].data;
+  },
 };
+
+const thread = async (store) => (await store.threads.create({})).id;
+const threadItem = async (store, more) => store.items.create({ threadId: await thread(store), kind: "tool_call", ...more });
 
 const documents = [
   { a: { b: [1, { c: 2 }] } },
@@ -67,7 +81,8 @@ export const documentCases = {
   "null is a document like any other": async ({ store }) => {
     const found = {};
     for (const [place, roundTrip] of Object.entries(places)) found[place] = await roundTrip(store, null);
-    equal(found, Object.fromEntries(Object.keys(places).map((place) => [place, null])));
+    // A thread always has metadata.
+    equal(found, { ...Object.fromEntries(Object.keys(places).map((place) => [place, null])), "metadata of a thread": {} });
   },
 
   "the state of an execution holds any JSON": async ({ store }) => {
@@ -139,12 +154,20 @@ export const documentCases = {
       payload: ['queue.enqueue', `{"queue":"q","id":"i","payload":${text}}`, "queue.get", '{"id":"i"}'],
       input: ["executions.create", `{"workflowId":"w","id":"e","input":${text}}`, "executions.get", '{"id":"e"}'],
       data: ["events.append", `{"executionId":"e","type":"x-a","data":${text}}`, "events.list", '{"executionId":"e"}'],
+      metadata: ["threads.create", `{"id":"t","metadata":${text}}`, "threads.list", "{}"],
+      prompt: ["inbox.admit", `{"id":"p","threadId":"t","prompt":${text}}`, "inbox.next", '{"threadId":"t"}'],
     };
     for (const [place, [write, args, read, which]] of Object.entries(results)) {
       const written = await call(write, args);
       ok(written.error === undefined && written.text.includes(`"${place}":${text}`), `the answer to ${write}: ${written.text}`);
       const answer = await call(read, which);
       ok(answer.text.includes(`"${place}":${text}`), `the answer to ${read}: ${answer.text}`);
+    }
+    match(await call("items.create", `{"id":"i","threadId":"t","kind":"tool_call","data":${text}}`), { ok: { created: true } });
+    match(await call("threadEvents.append", `{"threadId":"t","type":"x","data":${text}}`), { ok: 1 });
+    for (const operation of ["items.list", "threadEvents.list"]) {
+      const answer = await call(operation, '{"threadId":"t"}');
+      ok(answer.text.includes(`"data":${text}`), `the answer to ${operation}: ${answer.text}`);
     }
   },
 
@@ -167,6 +190,7 @@ export const documentCases = {
   "a document of 129 levels is too_large, wherever it is": async ({ store }) => {
     const { id } = await start(store);
     await register(store);
+    const threadId = await thread(store);
     for (const levels of [129, 1_000, 100_000]) {
       const deep = nested(levels);
       const queue = "deep";
@@ -175,6 +199,13 @@ export const documentCases = {
       await refuses(store, () => store.queue.enqueueMany([{ queue }, { queue, payload: deep }]), "too_large", /items\[1\]\.payload/);
       await refuses(store, () => store.events.append(id, { type: "x-a", data: deep }), "too_large", /data/);
       await refuses(store, () => register(store, { metadata: deep }), "too_large", /metadata/);
+      await refuses(store, () => store.threads.create({ metadata: deep }), "too_large", /metadata/);
+      await refuses(store, () => store.turns.create({ threadId, metadata: deep }), "too_large", /metadata/);
+      await refuses(store, () => store.items.create({ threadId, kind: "tool_call", data: deep }), "too_large", /data/);
+      await refuses(store, () => store.items.create({ threadId, kind: "tool_call", metadata: deep }), "too_large", /metadata/);
+      await refuses(store, () => store.inbox.admit(threadId, { prompt: deep }), "too_large", /prompt/);
+      await refuses(store, () => store.inbox.admit(threadId, { prompt: 1, request: deep }), "too_large", /request/);
+      await refuses(store, () => store.threadEvents.append(threadId, { type: "x", data: deep }), "too_large", /data/);
     }
     await enqueue(store);
     const item = await claimOne(store);

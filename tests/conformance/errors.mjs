@@ -15,10 +15,13 @@ const wrong = {
   backoff: [5, {}, { kind: "random" }, { kind: "fixed", baseMs: "1" }],
   rate: [5, {}, { limit: 1 }, { limit: "1", perMs: 1_000 }],
   object: [5, "x", []],
+  blobs: [5, "x", [5], [{}], [{ blobId: 5 }], [{ blobId: "b", surplus: 1 }]],
   limits: [5, "x", { surplus: 1 }, { maxWorkflows: "1" }, { maxWorkflows: -1 }, { maxCostPerMonthUsd: -0.5 }],
 };
 
 const listing = { limit: "integer", order: "word", cursor: "text" };
+const thread = { title: "text", model: "text", mode: "text", workspace: "text", systemPrompt: "text", taskId: "name", taskType: "name", archived: "boolean" };
+const threadItem = { parentId: "name", status: "word", summary: "text", text: "text", blobs: "blobs" };
 const item = { executionId: "name", nodeId: "name", priority: "integer", requires: "names", maxAttempts: "integer", runAt: "integer", backoff: "backoff", idempotencyKey: "name", uniqueFor: "word", concurrencyKey: "name" };
 
 // Of each operation: how it is called, arguments that it takes in the world of `prepare`, the kinds of its fields, and which are required.
@@ -262,6 +265,110 @@ const operations = {
   "cron.list": { call: (store, args) => store.cron.list(args), fits: {}, fields: listing },
   "cron.delete": { call: (store, { name, ...rest }) => store.cron.delete(name, rest), fits: { name: "c" }, fields: { name: "name" }, required: ["name"] },
   "cron.trigger": { call: (store, { name, ...rest }) => store.cron.trigger(name, rest), fits: { name: "c" }, fields: { name: "name" }, required: ["name"] },
+  "threads.create": { call: (store, args) => store.threads.create(args), fits: { id: "talk" }, fields: { id: "name", ...thread } },
+  "threads.get": { call: (store, { id, ...rest }) => store.threads.get(id, rest), fits: { id: "asked" }, fields: { id: "name" }, required: ["id"] },
+  "threads.update": {
+    call: (store, { id, ...args }) => store.threads.update(id, args),
+    fits: { id: "asked", title: "t" },
+    fields: { id: "name", ...thread },
+    required: ["id"],
+  },
+  "threads.list": { call: (store, args) => store.threads.list(args), fits: {}, fields: { archived: "word", ...listing } },
+  "threads.recent": {
+    call: (store, args) => store.threads.recent(args),
+    fits: {},
+    fields: { archived: "word", limit: "integer" },
+    beyond: { limit: [0, -1, 201] },
+  },
+  "threads.archive": { call: (store, { id, ...rest }) => store.threads.archive(id, rest), fits: { id: "asked" }, fields: { id: "name" }, required: ["id"] },
+  "threads.unarchive": { call: (store, { id, ...rest }) => store.threads.unarchive(id, rest), fits: { id: "asked" }, fields: { id: "name" }, required: ["id"] },
+  "threads.delete": { call: (store, { id, ...rest }) => store.threads.delete(id, rest), fits: { id: "asked" }, fields: { id: "name" }, required: ["id"] },
+  "threads.fork": {
+    call: (store, { id, ...args }) => store.threads.fork(id, args),
+    fits: { id: "asked", atItem: "line" },
+    fields: { id: "name", atItem: "name", newId: "name" },
+    required: ["id"],
+  },
+  "turns.create": {
+    call: (store, args) => store.turns.create(args),
+    fits: { id: "turn 2", threadId: "asked" },
+    fields: { id: "name", threadId: "name", executionId: "name", status: "word", inputSummary: "text", ownerId: "name" },
+    required: ["threadId"],
+  },
+  "turns.get": { call: (store, { id, ...rest }) => store.turns.get(id, rest), fits: { id: "of asked" }, fields: { id: "name" }, required: ["id"] },
+  "turns.update": {
+    call: (store, { id, expectedStatus, ...args }) => store.turns.update(id, args, { expectedStatus }),
+    fits: { id: "of asked", status: "in_progress" },
+    fields: { id: "name", status: "word", inputSummary: "text", executionId: "name", lastRequestInputTokens: "integer", error: "error", ownerId: "name", expectedStatus: "word" },
+    required: ["id"],
+    beyond: { lastRequestInputTokens: [-1] },
+  },
+  "turns.list": {
+    call: (store, args) => store.turns.list(args),
+    fits: { threadId: "asked" },
+    fields: { threadId: "name", status: "word", ...listing },
+    required: ["threadId"],
+  },
+  "turns.listIncomplete": { call: (store, args) => store.turns.listIncomplete(args), fits: {}, fields: listing },
+  "turns.recover": { call: (store, args) => store.turns.recover(args), fits: { liveOwnerIds: ["tab"] }, fields: { liveOwnerIds: "names" }, required: ["liveOwnerIds"] },
+  "threadEvents.append": {
+    call: (store, { threadId, ...args }) => store.threadEvents.append(threadId, args),
+    fits: { threadId: "asked", type: "said" },
+    fields: { threadId: "name", turnId: "name", itemId: "name", type: "name" },
+    required: ["threadId", "type"],
+  },
+  "threadEvents.list": {
+    call: (store, args) => store.threadEvents.list(args),
+    fits: { threadId: "asked" },
+    fields: { threadId: "name", after: "integer", types: "names", ...listing },
+    required: ["threadId"],
+  },
+  "threads.search": {
+    call: (store, args) => store.threads.search(args),
+    fits: { text: "line" },
+    fields: { text: "text", threadId: "name", archived: "word", limit: "integer" },
+    required: ["text"],
+    beyond: { limit: [0, -1, 201] },
+  },
+  "items.create": {
+    call: (store, args) => store.items.create(args),
+    fits: { id: "line 2", threadId: "asked", kind: "tool_call" },
+    fields: { id: "name", threadId: "name", turnId: "name", kind: "word", ...threadItem },
+    required: ["threadId", "kind"],
+  },
+  "items.put": {
+    call: (store, args) => store.items.put(args),
+    fits: { id: "line 2", threadId: "asked", kind: "tool_call" },
+    fields: { id: "name", threadId: "name", turnId: "name", kind: "word", ...threadItem },
+    required: ["id", "threadId", "kind"],
+  },
+  "items.get": { call: (store, { id, ...rest }) => store.items.get(id, rest), fits: { id: "line" }, fields: { id: "name" }, required: ["id"] },
+  "items.update": {
+    call: (store, { id, ...args }) => store.items.update(id, args),
+    fits: { id: "line", summary: "s" },
+    fields: { id: "name", ...threadItem },
+    required: ["id"],
+  },
+  "items.delete": { call: (store, { id, ...rest }) => store.items.delete(id, rest), fits: { id: "line" }, fields: { id: "name" }, required: ["id"] },
+  "items.list": {
+    call: (store, args) => store.items.list(args),
+    fits: { threadId: "asked" },
+    fields: { threadId: "name", turnId: "name", ...listing },
+    required: ["threadId"],
+  },
+  "items.appendText": {
+    call: (store, { id, at, ...args }) => store.items.appendText(id, args, { at }),
+    fits: { id: "line", delta: "more", at: 0 },
+    fields: { id: "name", delta: "text", at: "integer" },
+    required: ["id", "delta"],
+  },
+  "items.readText": {
+    call: (store, { id, ...args }) => store.items.readText(id, args),
+    fits: { id: "line", after: 0 },
+    fields: { id: "name", after: "integer" },
+    required: ["id"],
+    beyond: { after: [-1] },
+  },
   "tokens.create": {
     call: (store, args) => store.tokens.create(args),
     fits: { name: "laptop", role: "viewer" },
@@ -287,11 +394,101 @@ const operations = {
     fields: { id: "name", name: "name", status: "word", limits: "limits" },
     required: ["id"],
   },
+  "inbox.admit": {
+    call: (store, { threadId, ...args }) => store.inbox.admit(threadId, args),
+    fits: { threadId: "asked", prompt: "hi", id: "prompt 2" },
+    fields: { threadId: "name", id: "name", delivery: "word" },
+    required: ["threadId", "prompt"],
+  },
+  "inbox.get": { call: (store, { id, ...rest }) => store.inbox.get(id, rest), fits: { id: "prompt" }, fields: { id: "name" }, required: ["id"] },
+  "inbox.next": { call: (store, { threadId, ...rest }) => store.inbox.next(threadId, rest), fits: { threadId: "asked" }, fields: { threadId: "name" }, required: ["threadId"] },
+  "inbox.steers": { call: (store, { threadId, ...rest }) => store.inbox.steers(threadId, rest), fits: { threadId: "asked" }, fields: { threadId: "name" }, required: ["threadId"] },
+  "inbox.promote": {
+    call: (store, { id, ...args }) => store.inbox.promote(id, args),
+    fits: { id: "prompt", turnId: "of asked" },
+    fields: { id: "name", turnId: "name" },
+    required: ["id"],
+  },
+  "inbox.promoteNext": {
+    call: (store, { threadId, ...args }) => store.inbox.promoteNext(threadId, args),
+    fits: { threadId: "asked", turn: { id: "new turn" } },
+    fields: { threadId: "name", turn: "object", includeSteers: "boolean" },
+    required: ["threadId"],
+    beyond: { turn: [{ id: "" }, { status: "nonsense" }, { inputSummary: 5 }] },
+  },
+  "inbox.withdraw": { call: (store, { id, ...rest }) => store.inbox.withdraw(id, rest), fits: { id: "prompt" }, fields: { id: "name" }, required: ["id"] },
+  "inbox.list": {
+    call: (store, args) => store.inbox.list(args),
+    fits: { threadId: "asked" },
+    fields: { threadId: "name", status: "word", delivery: "word", ...listing },
+    required: ["threadId"],
+  },
+  "usage.record": {
+    call: (store, args) => store.usage.record(args),
+    fits: { turnId: "of asked", responseId: "r", model: "m", inputTokens: 1, outputTokens: 1 },
+    fields: {
+      turnId: "name",
+      responseId: "name",
+      model: "name",
+      provider: "name",
+      inputTokens: "integer",
+      outputTokens: "integer",
+      cacheReadTokens: "integer",
+      cacheWriteTokens: "integer",
+      noCacheTokens: "integer",
+      reasoningTokens: "integer",
+      createdAt: "integer",
+    },
+    required: ["turnId", "responseId", "model", "inputTokens", "outputTokens"],
+    beyond: { inputTokens: [-1], cacheReadTokens: [-1], createdAt: [-1, 1e15], reasoningTokens: [1e13] },
+  },
+  "usage.get": { call: (store, { responseId, ...rest }) => store.usage.get(responseId, rest), fits: { responseId: "r" }, fields: { responseId: "name" }, required: ["responseId"] },
+  "usage.list": { call: (store, args) => store.usage.list(args), fits: { turnId: "of asked" }, fields: { turnId: "name", ...listing } },
+  "usage.aggregate": {
+    call: (store, args) => store.usage.aggregate(args),
+    fits: { groupBy: "day", timezone: "UTC" },
+    fields: { since: "integer", until: "integer", groupBy: "word", timezone: "text" },
+    beyond: { timezone: ["Mars/Olympus", ""] },
+  },
+  "usage.getPrices": { call: (store, args) => store.usage.getPrices(args), fits: {}, fields: {} },
+  "usage.setPrices": {
+    call: (store, { prices, ...rest }) => store.usage.setPrices(prices, rest),
+    fits: { prices: [] },
+    fields: { prices: "objects" },
+    required: ["prices"],
+  },
+  "usage.reprice": { call: (store, args) => store.usage.reprice(args), fits: {}, fields: { onlyUnpriced: "boolean" } },
+  "blobs.put": {
+    call: (store, { bytes, ...args }) => store.blobs.put(bytes, args),
+    fits: { bytes: new Uint8Array(3) },
+    fields: { mediaType: "name" },
+  },
+  "blobs.get": {
+    call: (store, { id, ...args }) => store.blobs.get(id, args),
+    fits: { id: "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" },
+    fields: { id: "name", offset: "integer", length: "integer" },
+    required: ["id"],
+    beyond: { offset: [-1, 4], length: [-1] },
+  },
+  "blobs.delete": {
+    call: (store, { id, ...rest }) => store.blobs.delete(id, rest),
+    fits: { id: "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" },
+    fields: { id: "name" },
+    required: ["id"],
+  },
+  "blobs.list": { call: (store, args) => store.blobs.list(args), fits: {}, fields: { ...listing } },
+  "imports.chunk": {
+    call: (store, { bytes, ...args }) => store.imports.chunk(bytes, args),
+    fits: { bytes: new TextEncoder().encode("{}\n"), format: "codex" },
+    fields: { format: "word", line: "integer", state: "object", last: "boolean" },
+    required: ["format"],
+    beyond: { line: [0, -1] },
+  },
   "retention.get": { call: (store, args) => store.retention.get(args), fits: {}, fields: {} },
   "retention.set": {
     call: (store, args) => store.retention.set(args),
     fits: { itemsMs: 1_000 },
-    fields: { executionsMs: "integer", itemsMs: "integer", attemptsMs: "integer", deadLettersMs: "integer", historyMs: "integer" },
+    fields: { executionsMs: "integer", itemsMs: "integer", attemptsMs: "integer", deadLettersMs: "integer", historyMs: "integer", threadsMs: "integer" },
     beyond: { itemsMs: [-1] },
   },
   sweep: { call: (store, args) => store.sweep(args), fits: {}, fields: { limit: "integer", intervalMs: "integer" }, beyond: { limit: [0, -1], intervalMs: [0, -1] } },
@@ -311,6 +508,11 @@ async function prepare(store) {
   await store.cron.put({ name: "c", expression: "0 3 * * *", workflowId: "w" });
   await store.tokens.create({ name: "phone", role: "operator" });
   await store.tenants.create({ id: "acme" });
+  await store.threads.create({ id: "asked" });
+  await store.turns.create({ id: "of asked", threadId: "asked" });
+  await store.items.create({ id: "line", threadId: "asked", kind: "assistant_message" });
+  await store.inbox.admit("asked", { id: "prompt", prompt: "hello" });
+  await store.blobs.put(new TextEncoder().encode("abc"));
 }
 
 export const errors = {
@@ -345,11 +547,11 @@ export const errors = {
     // The first three are no operations; batches, tenants' handles and imports have cases of their own.
     const isOperation = (name) => !["info", "persist", "close", "batch", "forTenant"].includes(name);
     const { imports, ...rest } = store;
-    equal(Object.keys(imports), ["jamjet"]);
+    equal(Object.keys(imports).sort(), ["chunk", "claudeCode", "codex", "jamjet", "zagensJson"]);
     const found = Object.entries(rest).flatMap(([name, member]) =>
       typeof member === "function" ? [name].filter(isOperation) : Object.keys(member).map((method) => `${name}.${method}`),
     );
-    equal(found.sort(), Object.keys(operations).sort());
+    equal([...found, "imports.chunk"].sort(), Object.keys(operations).sort());
   },
 
   "unknown fields inside are refused and named too": async ({ store }) => {

@@ -49,9 +49,19 @@ const named = {
   "queues.configure name": (store, name) => store.queues.configure(name, { concurrency: 1 }),
   "queues.hold key": (store, key) => store.queues.hold("q", { key, until: null }),
   "tokens.create name": (store, name) => store.tokens.create({ name, role: "viewer" }),
+  "threads.create id": (store, id) => store.threads.create({ id }),
+  "threads.create taskId": (store, taskId) => store.threads.create({ taskId }),
+  "turns.create id": async (store, id) => store.turns.create({ id, threadId: await thread(store) }),
+  "turns.create ownerId": async (store, ownerId) => store.turns.create({ ownerId, threadId: await thread(store) }),
+  "turns.create executionId": async (store, executionId) => store.turns.create({ executionId, threadId: await thread(store) }),
+  "items.create id": async (store, id) => store.items.create({ id, threadId: await thread(store), kind: "error" }),
+  "inbox.admit id": async (store, id) => store.inbox.admit(await thread(store), { id, prompt: 1 }),
+  "threadEvents.append type": async (store, type) => store.threadEvents.append(await thread(store), { type }),
   "tenants.create id": (store, id) => store.tenants.create({ id }),
   "tenants.create name": (store, name) => store.tenants.create({ name }),
 };
+
+const thread = async (store) => (await store.threads.create({})).id;
 
 export const ids = {
   "ids are UUIDs of version 7, with the time of their making, and never the same": async ({ store, clock }) => {
@@ -102,6 +112,31 @@ export const ids = {
     await store.queue.enqueue({ id: "item", queue: "q", payload: 1 });
     for (const other of [{ queue: "q", payload: 2 }, { queue: "other", payload: 1 }, { queue: "q", payload: 1, priority: 1 }]) {
       await refuses(store, () => store.queue.enqueue({ id: "item", ...other }), "conflict", /item/);
+    }
+  },
+
+  "nothing of the chat side takes the place of another one with its id": async ({ store }) => {
+    for (const id of ["t", "other"]) await store.threads.create({ id, title: "first" });
+    await store.turns.create({ id: "u", threadId: "t", inputSummary: "first" });
+    await store.items.create({ id: "i", threadId: "t", kind: "tool_call", text: "first" });
+    await store.inbox.admit("t", { id: "p", prompt: "first" });
+    const repeat = {
+      thread: (more) => store.threads.create({ id: "t", title: "first", ...more }),
+      turn: (more) => store.turns.create({ id: "u", threadId: "t", inputSummary: "first", ...more }),
+      item: (more) => store.items.create({ id: "i", threadId: "t", kind: "tool_call", text: "first", ...more }),
+      prompt: ({ threadId = "t", ...more }) => store.inbox.admit(threadId, { id: "p", prompt: "first", ...more }),
+    };
+    const others = {
+      thread: [{ title: "second" }, { model: "m" }, { metadata: { a: 1 } }],
+      turn: [{ threadId: "other" }, { inputSummary: "second" }, { status: "in_progress" }],
+      item: [{ threadId: "other" }, { kind: "error" }, { text: "second" }, { turnId: "u" }, { data: null }],
+      prompt: [{ threadId: "other" }, { prompt: "second" }, { delivery: "steer" }, { request: 1 }],
+    };
+    for (const [kind, create] of Object.entries(repeat)) {
+      for (const other of others[kind]) await refuses(store, () => create(other), "conflict", /"[tuip]"/);
+      const before = await contents(store);
+      match(await create({}), { created: false });
+      equal(await contents(store), before);
     }
   },
 

@@ -31,14 +31,23 @@ export const story = async (store, executionId) => (await log(store, executionId
 
 /** All that can be read of a store, or of a tenant's part of it. */
 export async function contents(store) {
-  const [executions, items] = await Promise.all([all(store.executions.list()), all(store.queue.list())]);
-  const namespaces = ["queues", "deadLetters", "workers", "approvals", "workflows", "timers", "cron", "tokens", "tenants"].filter((name) => name in store);
+  const [executions, items, threads] = await Promise.all([
+    all(store.executions.list()),
+    all(store.queue.list()),
+    all(store.threads.list({ archived: "include" })),
+  ]);
+  const namespaces = ["queues", "deadLetters", "workers", "approvals", "workflows", "timers", "cron", "tokens", "usage", "blobs", "tenants"].filter((name) => name in store);
   const perExecution = (read) => Promise.all(executions.map(({ id }) => read(id)));
+  const perThread = (read) => Promise.all(threads.map(({ id }) => read(id)));
   return {
     executions,
     events: await perExecution((id) => log(store, id)),
     snapshots: await perExecution((executionId) => all(store.snapshots.list({ executionId }))),
     items,
+    threads,
+    turns: await perThread((threadId) => all(store.turns.list({ threadId }))),
+    prompts: await perThread((threadId) => all(store.inbox.list({ threadId }))),
+    threadItems: await perThread((threadId) => all(store.items.list({ threadId }))),
     attempts: await Promise.all(items.map(({ id }) => store.queue.attempts(id))),
     stats: await store.queues.stats(),
     counts: await store.executions.count({ groupBy: "status" }),

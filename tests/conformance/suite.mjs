@@ -1,6 +1,7 @@
 // The conformance suite: what a store does, in its users' words, wherever it runs. Groups of cases; see run.mjs for what a case is.
 import { approvals } from "./approvals.mjs";
 import { batches } from "./batches.mjs";
+import { blobs } from "./blobs.mjs";
 import { cron } from "./cron.mjs";
 import { documentCases } from "./documents.mjs";
 import { errors } from "./errors.mjs";
@@ -9,6 +10,8 @@ import { events } from "./events.mjs";
 import { executions } from "./executions.mjs";
 import { folding } from "./fold.mjs";
 import { ids } from "./ids.mjs";
+import { inbox } from "./inbox.mjs";
+import { items } from "./items.mjs";
 import { leases } from "./leases.mjs";
 import { lists } from "./lists.mjs";
 import { limits } from "./limits.mjs";
@@ -19,12 +22,18 @@ import { enqueueing } from "./queue-enqueue.mjs";
 import { settling } from "./queue-settle.mjs";
 import { retention } from "./retention.mjs";
 import { runs } from "./runs.mjs";
+import { search } from "./search.mjs";
 import { suspension } from "./suspension.mjs";
 import { sweeping } from "./sweep.mjs";
 import { tenants } from "./tenants.mjs";
+import { texts } from "./text.mjs";
+import { threadEvents } from "./thread-events.mjs";
+import { threads } from "./threads.mjs";
 import { timers } from "./timers.mjs";
 import { times } from "./times.mjs";
 import { tokens } from "./tokens.mjs";
+import { turns } from "./turns.mjs";
+import { usage } from "./usage.mjs";
 import { workers } from "./workers.mjs";
 import { workflows } from "./workflows.mjs";
 
@@ -45,10 +54,19 @@ export const suite = {
   leases,
   workers,
   suspension,
+  threads,
+  turns,
+  "thread events": threadEvents,
+  inbox,
+  usage,
+  blobs,
   timers,
   cron,
   sweeps: sweeping,
   retention,
+  items,
+  "streaming text": texts,
+  search,
   tokens,
   tenants,
   batches,

@@ -87,7 +87,53 @@ export const operations = {
   "cron.list": { subject: [], list: true, writes: false },
   "cron.delete": { subject: ["name"], writes: true },
   "cron.trigger": { subject: ["name"], writes: true },
+  "threads.create": { subject: [], writes: true },
+  "threads.get": { subject: ["id"], writes: false },
+  "threads.update": { subject: ["id"], writes: true },
+  "threads.list": { subject: [], list: true, writes: false },
+  "threads.recent": { subject: [], writes: false },
+  "threads.archive": { subject: ["id"], writes: true },
+  "threads.unarchive": { subject: ["id"], writes: true },
+  "threads.delete": { subject: ["id"], writes: true },
+  "threads.fork": { subject: ["id"], writes: true },
+  "threads.search": { subject: [], writes: false },
+  "turns.create": { subject: [], writes: true },
+  "turns.get": { subject: ["id"], writes: false },
+  "turns.update": { subject: ["id"], writes: true },
+  "turns.list": { subject: [], list: true, writes: false },
+  "turns.listIncomplete": { subject: [], list: true, writes: false },
+  "turns.recover": { subject: [], writes: true },
+  "items.create": { subject: [], writes: true },
+  "items.put": { subject: [], writes: true },
+  "items.get": { subject: ["id"], writes: false },
+  "items.update": { subject: ["id"], writes: true },
+  "items.delete": { subject: ["id"], writes: true },
+  "items.list": { subject: [], list: true, writes: false },
+  "items.appendText": { subject: ["id"], writes: true },
+  "items.readText": { subject: ["id"], writes: false },
+  "threadEvents.append": { subject: ["threadId"], writes: true },
+  "threadEvents.list": { subject: [], list: true, writes: false },
+  "inbox.admit": { subject: ["threadId"], writes: true },
+  "inbox.get": { subject: ["id"], writes: false },
+  "inbox.next": { subject: ["threadId"], writes: false },
+  "inbox.steers": { subject: ["threadId"], writes: false },
+  "inbox.promote": { subject: ["id"], writes: true },
+  "inbox.promoteNext": { subject: ["threadId"], writes: true },
+  "inbox.withdraw": { subject: ["id"], writes: true },
+  "inbox.list": { subject: [], list: true, writes: false },
+  "usage.record": { subject: [], writes: true },
+  "usage.get": { subject: ["responseId"], writes: false },
+  "usage.list": { subject: [], list: true, writes: false },
+  "usage.aggregate": { subject: [], writes: false },
+  "usage.getPrices": { subject: [], writes: false },
+  "usage.setPrices": { subject: [], array: "prices", writes: true },
+  "usage.reprice": { subject: [], writes: true },
+  "blobs.put": { subject: [], bytes: true, writes: true },
+  "blobs.get": { subject: ["id"], writes: false },
+  "blobs.delete": { subject: ["id"], writes: true },
+  "blobs.list": { subject: [], list: true, writes: false },
   "imports.jamjet": { subject: [], bytes: true, writes: true },
+  "imports.chunk": { subject: [], bytes: true, writes: true },
   "tokens.create": { subject: [], writes: true },
   "tokens.validate": { subject: ["token"], writes: true },
   "tokens.revoke": { subject: ["id"], writes: true },
@@ -102,7 +148,66 @@ export const operations = {
   "sweep": { subject: [], writes: true },
 } as const satisfies Record<string, OperationShape>;
 
+export type AdmitPrompt = { threadId: Name, 
+/**
+ * Made by the store unless given. The same id with the same arguments answers the admission that exists.
+ */
+id?: Name, 
+/**
+ * A text, or whatever the agent takes.
+ */
+prompt: JsonInput, 
+/**
+ * `queue` unless given.
+ */
+delivery?: Delivery, 
+/**
+ * What goes with it, such as the model to use.
+ */
+request?: JsonInput, };
+
+/** What to sum up. */
+export type AggregateUsage = { 
+/**
+ * Unix milliseconds: what was used at this time or later.
+ */
+since?: number, 
+/**
+ * Unix milliseconds: what was used before this time.
+ */
+until?: number, groupBy?: UsageGroup, 
+/**
+ * The IANA time zone whose days count; `UTC` unless given.
+ */
+timezone?: string, };
+
 export type AppendEvents = { executionId: Name, events: Array<EventInput>, expectedSequence?: number, };
+
+/** Text that has come in for an item. */
+export type AppendText = { id: Name, 
+/**
+ * What follows on the text there is.
+ */
+delta: Piece, 
+/**
+ * The length of the text there is, in UTF-16 code units: `conflict` if it is another, so that a delta that comes twice is seen.
+ */
+at?: number, };
+
+/** A new event of a thread. */
+export type AppendThreadEvent = { threadId: Name, 
+/**
+ * Kept as it is given.
+ */
+turnId?: Name, 
+/**
+ * Kept as it is given.
+ */
+itemId?: Name, type: Name, 
+/**
+ * Any JSON; null unless given.
+ */
+data?: JsonInput, };
 
 /** Appends a value to an array in the state, and makes the array where there is none. */
 export type AppendToState = { id: Name, key: string, 
@@ -135,6 +240,9 @@ requestedAt?: number,
 decidedAt?: number, userId?: string, comment?: string, payload?: JsonValue, };
 
 export type ApprovalStatus = "pending" | "approved" | "rejected";
+
+/** Whether archived threads are meant: with the others, without them, or they alone. */
+export type Archived = "exclude" | "include" | "only";
 
 /** A delivery that did not complete. */
 export type Attempt = { attempt: number, fence: number, workerId: string, namespace: string, 
@@ -176,6 +284,45 @@ export type Batch = { calls: Array<BatchCall>, };
 
 /** An operation and its arguments, one object. */
 export type BatchCall = { operation: string, arguments: JsonInput, };
+
+/** What there is to know of a blob, without its bytes. */
+export type Blob = { 
+/**
+ * The SHA-256 of the bytes, in hex.
+ */
+id: string, 
+/**
+ * In bytes.
+ */
+size: number, mediaType?: string, 
+/**
+ * Unix milliseconds.
+ */
+createdAt: number, };
+
+/** A blob and its bytes, or a range of them. */
+export type BlobContent = { 
+/**
+ * The SHA-256 of all the bytes, in hex.
+ */
+id: string, 
+/**
+ * Of the whole blob, in bytes.
+ */
+size: number, mediaType?: string, 
+/**
+ * Unix milliseconds.
+ */
+createdAt: number, };
+
+export type BlobId = { id: Name, };
+
+/** A blob that an item has to do with. */
+export type BlobReference = { blobId: Name, 
+/**
+ * What it is called here.
+ */
+name?: Name, };
 
 /** What the run has used so far. Tokens and costs are those of its `node_completed` events. */
 export type Budget = { inputTokens: number, outputTokens: number, 
@@ -277,17 +424,59 @@ id?: Name, workflowId: Name, workflowVersion?: Name,
  */
 input?: JsonInput, sessionType?: SessionType, parentId?: Name, tags?: Array<Name>, metadata?: JsonInput, };
 
+/** A new item, at the end of its thread. */
+export type CreateItem = { 
+/**
+ * Made by the store unless given. The same id with the same arguments answers the item that exists.
+ */
+id?: Name, threadId: Name, 
+/**
+ * A turn of the thread.
+ */
+turnId?: Name, 
+/**
+ * The item that this one belongs to.
+ */
+parentId?: Name, kind: ItemKind, 
+/**
+ * Unless given, `completed` for what is whole as it comes (a `user_message`, `status` or `error`, and an `assistant_message` or
+ * `reasoning` with a text), and `queued` for what is still to be made.
+ */
+status?: ThreadItemStatus, summary?: string, text?: string, data?: JsonInput, metadata?: JsonInput, blobs?: Array<BlobReference>, };
+
 export type CreateTenant = { 
 /**
  * Made by the store unless given.
  */
 id?: Name, name?: Name, policy?: JsonInput, limits?: TenantLimits, };
 
+/** A new thread; nothing has to be given. */
+export type CreateThread = { 
+/**
+ * Made by the store unless given. The same id with the same arguments answers the thread that exists.
+ */
+id?: Name, title?: string, model?: string, mode?: string, workspace?: string, systemPrompt?: string, taskId?: Name, taskType?: Name, archived?: boolean, 
+/**
+ * Any JSON; `{}` unless given.
+ */
+metadata?: JsonInput, };
+
 export type CreateToken = { name: Name, role: Role, 
 /**
  * Unix milliseconds; never unless given.
  */
 expiresAt?: number, };
+
+/** A new turn of a thread. */
+export type CreateTurn = { threadId: Name, 
+/**
+ * Made by the store unless given. The same id with the same arguments answers the turn that exists, whoever owns it.
+ */
+id?: Name, executionId?: Name, 
+/**
+ * `queued` unless given.
+ */
+status?: TurnStatus, inputSummary?: string, ownerId?: Name, metadata?: JsonInput, };
 
 /** A record, and whether this call made it. */
 export type Created<T> = { 
@@ -339,6 +528,9 @@ export type DeadLetterId = { id: Name, };
 export type Decision = "approved" | "rejected";
 
 export type DeleteExecution = { id: Name, };
+
+/** What a prompt is for. */
+export type Delivery = "queue" | "steer";
 
 export type DifferingSnapshot = { tenantId: string, executionId: string, sequence: number, };
 
@@ -576,6 +768,37 @@ at?: number,
  */
 newId?: Name, };
 
+/** A thread that goes on from a point of another one: from the end of an item or a turn, or of the whole thread as it is. */
+export type ForkThread = { id: Name, 
+/**
+ * The last item that belongs to the fork, with those before it.
+ */
+atItem?: Name, 
+/**
+ * The last turn that belongs to the fork, with those before it.
+ */
+atTurn?: Name, 
+/**
+ * The id of the new thread; made by the store unless given. The same call again then answers the thread that exists.
+ */
+newId?: Name, };
+
+/** The point of another thread at which a thread begins: the end of an item, of a turn, or of what the whole thread then was. */
+export type ForkedFrom = { threadId: string, itemId?: string, turnId?: string, };
+
+/** Which bytes to get; all unless a range is given. */
+export type GetBlob = { id: Name, 
+/**
+ * Of the first byte; 0 unless given, at most the blob's size.
+ */
+offset?: number, 
+/**
+ * How many bytes at most; up to the end unless given.
+ */
+length?: number, };
+
+export type GetPrices = Record<symbol, never>;
+
 export type GetRetention = Record<symbol, never>;
 
 export type GetWorkflow = { id: Name, 
@@ -612,6 +835,21 @@ key?: Name,
  */
 until: number | null, };
 
+/** A part of a file: whole lines. Of a zagens thread, turn or item the whole file. */
+export type ImportChunk = { format: SessionFormat, 
+/**
+ * The number of the first line; 1 unless given.
+ */
+line?: number, 
+/**
+ * What the chunk before answered; left out for the first one.
+ */
+state?: JsonInput, 
+/**
+ * Whether the file ends here.
+ */
+last?: boolean, };
+
 /** What became of the rows of one table. */
 export type ImportCounts = { read: number, imported: number, 
 /**
@@ -645,9 +883,37 @@ differingSnapshots: Array<DifferingSnapshot>,
  */
 unknownEvents: { [key in string]: number }, };
 
+/** What became of a part of a file. */
+export type ImportedChunk = { 
+/**
+ * For the next chunk of the file; says nothing to others.
+ */
+state: JsonValue, threadId?: string, 
+/**
+ * Records that are new.
+ */
+imported: number, 
+/**
+ * Records that were imported before.
+ */
+skipped: number, 
+/**
+ * Lines of which something was not imported as what it is, and why; at most 1000 of them.
+ */
+rejected: Array<RejectedLine>, rejectedCount: number, 
+/**
+ * Records of types that have no counterpart, by type. They became thread events.
+ */
+unknownTypes: { [key in string]: number }, };
+
+export type InboxOf = { threadId: Name, };
+
 export type ItemCounts = { scheduled: number, pending: number, claimed: number, completed: number, dead_lettered: number, cancelled: number, };
 
 export type ItemId = { id: Name, };
+
+/** What an item is. */
+export type ItemKind = "user_message" | "assistant_message" | "reasoning" | "tool_call" | "file_change" | "command_execution" | "context_compaction" | "status" | "error";
 
 /** Where a work item stands. */
 export type ItemStatus = "scheduled" | "pending" | "claimed" | "completed" | "dead_lettered" | "cancelled";
@@ -658,6 +924,12 @@ export type LatestSnapshot = { executionId: Name, };
 
 /** Which approvals to list; without members, all of them. */
 export type ListApprovals = { status?: ApprovalStatus, executionId?: Name, 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
+
+export type ListBlobs = { 
 /**
  * 1 to 1000; 100 unless given.
  */
@@ -729,8 +1001,21 @@ export type ListHistory = { namespace?: Name, workerId?: Name,
  */
 limit?: number, order?: Order, cursor?: string, };
 
+export type ListIncompleteTurns = { 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
+
 /** Which items to list; without members, all of them. */
 export type ListItems = { queue?: Name, status?: ItemStatus, executionId?: Name, 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
+
+/** Which prompts to list. */
+export type ListPrompts = { threadId: Name, status?: PromptStatus, delivery?: Delivery, 
 /**
  * 1 to 1000; 100 unless given.
  */
@@ -757,6 +1042,39 @@ export type ListTenants = { status?: TenantStatus,
  */
 limit?: number, order?: Order, cursor?: string, };
 
+/** Which events of a thread to list. */
+export type ListThreadEvents = { threadId: Name, 
+/**
+ * Only events with a larger sequence.
+ */
+after?: number, 
+/**
+ * Only events of these types.
+ */
+types?: Array<Name>, 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
+
+/** Which items to list: those of a thread, or of a turn. */
+export type ListThreadItems = { threadId?: Name, turnId?: Name, 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
+
+/** Which threads to list. */
+export type ListThreads = { 
+/**
+ * "exclude" unless given.
+ */
+archived?: Archived, 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
+
 /** Which timers to list. */
 export type ListTimers = { executionId?: Name, status?: TimerStatus, 
 /**
@@ -766,6 +1084,20 @@ limit?: number, order?: Order, cursor?: string, };
 
 /** Which tokens to list. */
 export type ListTokens = { 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
+
+/** Which turns to list. */
+export type ListTurns = { threadId: Name, status?: TurnStatus, 
+/**
+ * 1 to 1000; 100 unless given.
+ */
+limit?: number, order?: Order, cursor?: string, };
+
+/** Which records to list. */
+export type ListUsage = { turnId?: Name, 
 /**
  * 1 to 1000; 100 unless given.
  */
@@ -835,12 +1167,38 @@ pendingApprovals: Array<PendingApproval>, lastSequence: number, };
 /** An id or a name: 1 to 256 bytes of UTF-8 without control characters. */
 export type Name = string;
 
+/** What of a text is new. */
+export type NewText = { text: Piece, 
+/**
+ * Of the whole text, in UTF-16 code units: after how many to read next.
+ */
+length: number, 
+/**
+ * Where the item stands; once it has ended, nothing more streams in.
+ */
+status: ThreadItemStatus, };
+
 /** A new token. */
 export type NewToken = { 
 /**
  * The secret. It is shown this once.
  */
 token: string, info: TokenInfo, };
+
+/** The turn for the prompt, as for `turns.create`. */
+export type NextTurn = { 
+/**
+ * Made by the store unless given. The same call again answers the same prompt and turn.
+ */
+id?: Name, executionId?: Name, 
+/**
+ * `queued` unless given.
+ */
+status?: TurnStatus, 
+/**
+ * The beginning of the prompt, where that is a text, unless given.
+ */
+inputSummary?: string, ownerId?: Name, metadata?: JsonInput, };
 
 /** The direction of a list. */
 export type Order = "asc" | "desc";
@@ -873,8 +1231,119 @@ export type PendingApproval = { approvalId: string, nodeId: string, toolName?: s
  */
 sequence: number, };
 
+/** A piece of a text that streams. A stream is cut anywhere, also within a surrogate pair: a piece may begin with the second half of one, and end with the first half. In JSON such a half is an escape (`"\ud83c"`); where the two meet again, the character is whole. */
+export type Piece = string;
+
+/** What a model's tokens cost from one time to another, in US dollars per million. Of the prices that fit a response, the one with the most specific pattern counts: one without `*` before one with it, then the one with the most other characters; of equal patterns one that names the provider; of what is still equal the later in the list. */
+export type Price = { 
+/**
+ * The model's name, in any case; `*` stands for any characters, or none.
+ */
+modelPattern: Name, 
+/**
+ * Only for responses of this provider, in any case.
+ */
+provider?: Name, 
+/**
+ * Unix milliseconds: only for responses of this time and later.
+ */
+from?: number, 
+/**
+ * Unix milliseconds: only for responses before this time.
+ */
+until?: number, 
+/**
+ * Of input that is neither read from the cache nor written to it.
+ */
+input: number, 
+/**
+ * Of input that the cache held; as `input` unless given.
+ */
+cacheRead?: number, 
+/**
+ * Of input that went into the cache; as `input` unless given.
+ */
+cacheWrite?: number, 
+/**
+ * Of output, reasoning included.
+ */
+output: number, };
+
+/** The prices that count. */
+export type PriceList = { prices: Array<Price>, 
+/**
+ * Whether they are the ones that come with runkeep, and none were set.
+ */
+isDefault: boolean, 
+/**
+ * The day on which the default prices were gathered, as `YYYY-MM-DD`.
+ */
+asOf?: string, 
+/**
+ * Where the default prices are from.
+ */
+source?: string, };
+
 /** Why something could not be done that was due: the code of an error, and its message. */
 export type Problem = { code: string, message: string, };
+
+export type PromoteNext = { threadId: Name, turn?: NextTurn, 
+/**
+ * Takes a steer that no turn has taken, too, if it is the oldest that waits.
+ */
+includeSteers?: boolean, };
+
+export type PromotePrompt = { id: Name, 
+/**
+ * The turn that takes it, one of the same thread.
+ */
+turnId?: Name, };
+
+/** A prompt and the turn that was created for it. */
+export type PromotedNext = { prompt: Prompt, turn: Turn, 
+/**
+ * False where the same call had promoted it before.
+ */
+created: boolean, };
+
+/** A prompt that was admitted to a thread. */
+export type Prompt = { id: string, threadId: string, 
+/**
+ * The prompts of a thread are numbered 1, 2, 3 … as they come; no number is given twice.
+ */
+admittedSequence: number, status: PromptStatus, delivery: Delivery, 
+/**
+ * As it was given.
+ */
+prompt: JsonValue, request?: JsonValue, 
+/**
+ * The turn that has taken it.
+ */
+turnId?: string, 
+/**
+ * Unix milliseconds.
+ */
+createdAt: number, 
+/**
+ * Unix milliseconds.
+ */
+promotedAt?: number, 
+/**
+ * Unix milliseconds.
+ */
+withdrawnAt?: number, };
+
+export type PromptId = { id: Name, };
+
+/** Where a prompt stands. Nothing leaves the last two. */
+export type PromptStatus = "admitted" | "promoted" | "withdrawn";
+
+/** Bytes to keep, at most 128 MiB. */
+export type PutBlob = { 
+/**
+ * Such as `image/png`. The first one that is given for these bytes stays.
+ */
+mediaType?: Name, };
 
 /** A schedule. There is one under a name: putting it again changes it. */
 export type PutCron = { name: Name, 
@@ -903,6 +1372,21 @@ enabled?: boolean,
  * `skip` unless given.
  */
 catchUp?: CatchUp, };
+
+/** An item to insert, or to bring up to what is named. */
+export type PutItem = { id: Name, 
+/**
+ * Needed for a new item; that of an item that exists cannot change.
+ */
+threadId?: Name, 
+/**
+ * That of an item that exists cannot change.
+ */
+turnId?: Name, 
+/**
+ * Needed for a new item; that of an item that exists cannot change.
+ */
+kind?: ItemKind, parentId?: Name | null, status?: ThreadItemStatus, summary?: string, text?: string, data?: JsonInput | null, metadata?: JsonInput | null, blobs?: Array<BlobReference> | null, };
 
 /** A definition. The same content again changes nothing; other content under the same id and version is `conflict`. */
 export type PutWorkflow = { id: Name, version: Name, 
@@ -966,6 +1450,12 @@ export type QueueStats = { counts: ItemCounts,
  */
 oldestPendingAt?: number, };
 
+export type ReadText = { id: Name, 
+/**
+ * How many UTF-16 code units are known already; 0 unless given.
+ */
+after?: number, };
+
 /** The rows that changed last, newest first. */
 export type Recent<T> = { items: Array<T>, 
 /**
@@ -979,6 +1469,17 @@ export type RecentExecutions = {
  * 1 to 200; 50 unless given.
  */
 limit?: number, };
+
+/** Which threads changed last. */
+export type RecentThreads = { 
+/**
+ * 1 to 200; 50 unless given.
+ */
+limit?: number, 
+/**
+ * "exclude" unless given.
+ */
+archived?: Archived, };
 
 export type ReconciledExecution = { tenantId: string, executionId: string, 
 /**
@@ -997,6 +1498,59 @@ foldedStatus: ExecutionStatus,
  * Whether the states differed.
  */
 stateDiffered: boolean, };
+
+/** What a response has used. Tokens are 0 to 1,000,000,000,000. */
+export type RecordUsage = { turnId: Name, 
+/**
+ * The provider's id of the response. What is known already answers the first record, whatever else is given.
+ */
+responseId: Name, model: Name, provider?: Name, 
+/**
+ * All input, cache reads and writes included.
+ */
+inputTokens: number, 
+/**
+ * All output, reasoning included.
+ */
+outputTokens: number, 
+/**
+ * Input that a cache held; leave it out where the provider does not tell.
+ */
+cacheReadTokens?: number, 
+/**
+ * Input that went into a cache.
+ */
+cacheWriteTokens?: number, 
+/**
+ * Input that had nothing to do with a cache; the rest of `inputTokens` unless given.
+ */
+noCacheTokens?: number, 
+/**
+ * Output that is reasoning.
+ */
+reasoningTokens?: number, metadata?: JsonInput, 
+/**
+ * Unix milliseconds; now unless given. The price is that of this time.
+ */
+createdAt?: number, };
+
+export type RecoverTurns = { 
+/**
+ * The owners whose turns are left alone. In JavaScript, unless given, the pages and workers that have the store open; from Rust it has
+ * to be told.
+ */
+liveOwnerIds?: Array<Name>, };
+
+/** What a recovery did. */
+export type Recovered = { 
+/**
+ * The ids of the turns that are `interrupted` now, in the order in which they were created.
+ */
+interrupted: Array<string>, 
+/**
+ * Rows that cannot be read; they are as they were.
+ */
+damaged?: Array<Damaged>, };
 
 /** Gives dead letters another life. */
 export type Redrive = { 
@@ -1052,6 +1606,12 @@ export type Registered = { outcome: RegisterOutcome,
  */
 nextExpiryAt: number, };
 
+export type RejectedLine = { 
+/**
+ * Lines count from 1.
+ */
+line: number, reason: string, };
+
 export type RejectedRow = { table: string, id: string, reason: string, };
 
 /** Gives the item back. The attempt is not counted. */
@@ -1102,6 +1662,26 @@ cancelRequested: boolean,
  */
 late: boolean, };
 
+export type RepriceUsage = { 
+/**
+ * Only what has no price so far. Otherwise everything gets the cost that it has by today's list, or none.
+ */
+onlyUnpriced?: boolean, };
+
+export type Repriced = { 
+/**
+ * How many responses were looked at.
+ */
+lookedAt: number, 
+/**
+ * How many of them have another cost now.
+ */
+repriced: number, 
+/**
+ * How many of them have no price.
+ */
+unpriced: number, };
+
 /** A decision. */
 export type ResolveApproval = { executionId: Name, approvalId: Name, decision: Decision, userId?: Name, comment?: string, 
 /**
@@ -1112,6 +1692,8 @@ statePatch?: JsonInput,
  * Any JSON.
  */
 payload?: JsonInput, };
+
+export type ResponseId = { responseId: Name, };
 
 /** Milliseconds for which finished things are kept; what has no time is kept for ever. */
 export type RetentionTimes = { 
@@ -1130,7 +1712,11 @@ attemptsMs?: number, deadLettersMs?: number,
 /**
  * Changes in the registry of workers.
  */
-historyMs?: number, };
+historyMs?: number, 
+/**
+ * Threads that have not changed for so long, with all that is in them; not those of which a turn waits or runs.
+ */
+threadsMs?: number, };
 
 export type Role = "operator" | "developer" | "reviewer" | "viewer";
 
@@ -1157,11 +1743,71 @@ correlationKey?: Name,
  */
 enqueue?: EnqueueItem, };
 
+/** A title or an item that was found. */
+export type SearchHit = { threadId: string, threadTitle?: string, 
+/**
+ * Whether the thread is archived.
+ */
+archived: boolean, 
+/**
+ * The item; none where it is the title that was found.
+ */
+itemId?: string, turnId?: string, kind?: ItemKind, 
+/**
+ * When the item, or the thread, was created, in Unix milliseconds.
+ */
+createdAt: number, 
+/**
+ * Where it was found: plain text in pieces, those that match marked. White space is one space; "…" stands for what was left out.
+ */
+snippet: Array<SnippetPart>, };
+
+/** What a search has found, best first. */
+export type SearchResults = { items: Array<SearchHit>, 
+/**
+ * Whether there is more than `limit` let through.
+ */
+more: boolean, 
+/**
+ * Rows among them that cannot be read.
+ */
+damaged?: Array<Damaged>, };
+
+/** What to look for. */
+export type SearchThreads = { 
+/**
+ * What somebody has typed. All words have to be there, in any order and spelt with or without accents; of the last one, the
+ * beginning (two letters at least). What is written together ("main.rs", 你好) or in double quotes has to stand together. No other
+ * sign means anything. Without a word nothing is found. Of a long text, the first 64 words count.
+ */
+text: string, 
+/**
+ * Only in this thread.
+ */
+threadId?: Name, 
+/**
+ * "exclude" unless given.
+ */
+archived?: Archived, 
+/**
+ * 1 to 200; 20 unless given.
+ */
+limit?: number, };
+
+/** Whose files these are. */
+export type SessionFormat = "claude_code" | "codex" | "zagens";
+
 /** What kind of session the execution is. The store keeps it and does nothing by it. */
 export type SessionType = "stateless" | "resumable" | "persistent_governed" | "ephemeral" | "approval_gated";
 
+export type SetPrices = { 
+/**
+ * Takes the place of all prices, the default ones included. An empty list leaves everything without a price.
+ */
+prices: Array<Price>, };
+
 /** Times to change. What is left out stays; null keeps for ever again. */
-export type SetRetention = { executionsMs?: number | null, itemsMs?: number | null, attemptsMs?: number | null, deadLettersMs?: number | null, historyMs?: number | null, };
+export type SetRetention = { executionsMs?: number | null, itemsMs?: number | null, attemptsMs?: number | null, deadLettersMs?: number | null, historyMs?: number | null, threadsMs?: number | null, };
 
 /** Puts another state in the place of the one there is. */
 export type SetState = { id: Name, 
@@ -1199,6 +1845,13 @@ createdAt: number,
  * Its size as JSON text.
  */
 bytes: number, };
+
+/** A piece of a snippet: plain text, not HTML. */
+export type SnippetPart = { text: string, 
+/**
+ * Whether this is what was looked for.
+ */
+match: boolean, };
 
 /** That a state was changed. The state itself may be large: ask for it with `get`. */
 export type StateChanged = { 
@@ -1287,6 +1940,84 @@ maxCostPerMonthUsd?: number, };
 
 export type TenantStatus = "active" | "suspended" | "archived";
 
+export type TextLength = { 
+/**
+ * Of the whole text, in UTF-16 code units.
+ */
+length: number, };
+
+/** A conversation, or whatever else consists of turns and items. */
+export type Thread = { id: string, title?: string, model?: string, mode?: string, workspace?: string, systemPrompt?: string, taskId?: string, taskType?: string, archived: boolean, 
+/**
+ * The newest item.
+ */
+headItemId?: string, latestTurnId?: string, 
+/**
+ * Unix milliseconds: when the newest message of a person or an assistant was made.
+ */
+lastMessageAt?: number, 
+/**
+ * Where the thread was forked.
+ */
+forkedFrom?: ForkedFrom, 
+/**
+ * `{}` unless given.
+ */
+metadata: JsonValue, 
+/**
+ * Unix milliseconds.
+ */
+createdAt: number, 
+/**
+ * Unix milliseconds: when the thread, one of its turns or one of its items changed last.
+ */
+updatedAt: number, };
+
+/** Something that happened to a thread. */
+export type ThreadEvent = { 
+/**
+ * Rises with each event of the tenant, whichever thread it is of; no number is given twice.
+ */
+sequence: number, threadId: string, turnId?: string, itemId?: string, type: string, data: JsonValue, 
+/**
+ * Unix milliseconds.
+ */
+createdAt: number, };
+
+export type ThreadId = { id: Name, };
+
+/** Something in a thread: a message, a call of a tool, a change of files. */
+export type ThreadItem = { id: string, threadId: string, turnId?: string, parentId?: string, 
+/**
+ * 1, 2, 3 … within the thread, in the order in which items were made. A deleted item's is not given again.
+ */
+position: number, kind: ItemKind, status: ThreadItemStatus, summary: string, 
+/**
+ * What a person reads, with what has streamed in so far.
+ */
+text: string, 
+/**
+ * What programs read: a tool's input and output.
+ */
+data?: JsonValue, metadata?: JsonValue, blobs: Array<BlobReference>, 
+/**
+ * Unix milliseconds.
+ */
+createdAt: number, 
+/**
+ * Unix milliseconds: when it came to be in progress.
+ */
+startedAt?: number, 
+/**
+ * Unix milliseconds.
+ */
+endedAt?: number, };
+
+export type ThreadItemId = { id: Name, };
+
+/** Where an item stands. The last four are its end: nothing leaves them. */
+export type ThreadItemStatus = "queued" | "in_progress" | "completed" | "failed" | "interrupted" | "cancelled";
+
 /** Something that happens to an execution at a time. */
 export type Timer = { id: string, executionId: string, nodeId: string, correlationKey?: string, status: TimerStatus, 
 /**
@@ -1336,8 +2067,74 @@ revokedAt?: number,
  */
 lastUsedAt?: number, };
 
+/** One exchange of a thread. */
+export type Turn = { id: string, threadId: string, executionId?: string, status: TurnStatus, 
+/**
+ * A short text of what was asked; empty unless given.
+ */
+inputSummary: string, 
+/**
+ * Unix milliseconds.
+ */
+createdAt: number, 
+/**
+ * Unix milliseconds: when it came to be in progress.
+ */
+startedAt?: number, 
+/**
+ * Unix milliseconds.
+ */
+endedAt?: number, 
+/**
+ * From `startedAt` to `endedAt`.
+ */
+durationMs?: number, 
+/**
+ * What its responses have used, where any was recorded.
+ */
+usage?: TurnUsage, 
+/**
+ * The input tokens of its last request: how full the context is.
+ */
+lastRequestInputTokens?: number, 
+/**
+ * A string, or `{message, code?, stack?}`.
+ */
+error?: JsonValue, 
+/**
+ * How many prompts of the inbox it has taken while it ran.
+ */
+steerCount: number, 
+/**
+ * Who runs it: `turns.recover` asks whether that one is alive.
+ */
+ownerId?: string, metadata?: JsonValue, };
+
+export type TurnId = { id: Name, };
+
+/** Where a turn stands. The last four are terminal: nothing leaves them. */
+export type TurnStatus = "queued" | "in_progress" | "completed" | "failed" | "interrupted" | "cancelled";
+
+/** What the responses of one turn have used. */
+export type TurnUsage = { inputTokens: number, outputTokens: number, cacheReadTokens: number, cacheWriteTokens: number, noCacheTokens: number, reasoningTokens: number, 
+/**
+ * In US dollars, of the responses that have a price; null where none has.
+ */
+costUsd?: number, responses: number, 
+/**
+ * Of them, how many have no price.
+ */
+unpricedResponses: number, };
+
 /** For how long an idempotency key names its item. */
 export type UniqueFor = "unfinished" | "ever";
+
+/** What to change of an item. What is left out stays; null clears. */
+export type UpdateItem = { id: Name, parentId?: Name | null, status?: ThreadItemStatus, summary?: string, 
+/**
+ * In the place of the whole text, of what has streamed in too.
+ */
+text?: string, data?: JsonInput | null, metadata?: JsonInput | null, blobs?: Array<BlobReference> | null, };
 
 /** What to change. What is left out stays, null clears. */
 export type UpdateTenant = { id: Name, name?: Name | null, status?: TenantStatus, policy?: JsonInput | null, 
@@ -1345,6 +2142,153 @@ export type UpdateTenant = { id: Name, name?: Name | null, status?: TenantStatus
  * Takes the place of all limits.
  */
 limits?: TenantLimits | null, };
+
+/** What to change of a thread. What is left out stays, null clears. */
+export type UpdateThread = { id: Name, title?: string | null, model?: string | null, mode?: string | null, workspace?: string | null, systemPrompt?: string | null, taskId?: Name | null, taskType?: Name | null, archived?: boolean, metadata?: JsonInput | null, };
+
+/** What to change of a turn. What is left out stays, null clears. */
+export type UpdateTurn = { id: Name, 
+/**
+ * The next status. A turn that has ended stays as it ended.
+ */
+status?: TurnStatus, inputSummary?: string, executionId?: Name | null, lastRequestInputTokens?: number | null, 
+/**
+ * A string, or `{message, code?, stack?}`.
+ */
+error?: JsonInput | null, 
+/**
+ * Who runs the turn from now on.
+ */
+ownerId?: Name | null, metadata?: JsonInput | null, 
+/**
+ * Makes the change only if this is the turn's status; `conflict` otherwise.
+ */
+expectedStatus?: TurnStatus, };
+
+export type UsageAggregate = { totals: UsageTotals, 
+/**
+ * In the order of their keys, null last. None unless `groupBy` is given.
+ */
+buckets: Array<UsageBucket>, 
+/**
+ * Whether some response came without `cacheReadTokens`: `cacheHitPercent` and the costs know nothing of its cache.
+ */
+cacheTelemetryIncomplete: boolean, };
+
+export type UsageBucket = { 
+/**
+ * The day as `YYYY-MM-DD`, the model, the provider, or the thread's id; null for what has no provider.
+ */
+key?: string, 
+/**
+ * All input, cache reads and writes included.
+ */
+inputTokens: number, 
+/**
+ * All output, reasoning included.
+ */
+outputTokens: number, cacheReadTokens: number, cacheWriteTokens: number, 
+/**
+ * Input that had nothing to do with a cache.
+ */
+noCacheTokens: number, reasoningTokens: number, 
+/**
+ * In US dollars, of the responses that have a price; null where there are responses and none has one.
+ */
+costUsd?: number, 
+/**
+ * What the same responses would have cost, had there been no cache.
+ */
+costUsdWithoutCache?: number, 
+/**
+ * The difference; 0 where the cache made it dearer.
+ */
+cacheSavingsUsd?: number, 
+/**
+ * Cache reads in percent of all input; null without input.
+ */
+cacheHitPercent?: number, 
+/**
+ * How many turns the responses belong to.
+ */
+turns: number, 
+/**
+ * Of them, how many have a response without a price: the costs lack it.
+ */
+unpricedTurns: number, };
+
+/** What the responses of a bucket have in common. */
+export type UsageGroup = "day" | "model" | "provider" | "thread";
+
+/** What one response of a model has used. */
+export type UsageRecord = { responseId: string, turnId: string, threadId: string, model: string, provider?: string, 
+/**
+ * All input, cache reads and writes included.
+ */
+inputTokens: number, 
+/**
+ * All output, reasoning included.
+ */
+outputTokens: number, 
+/**
+ * Absent where the provider did not tell.
+ */
+cacheReadTokens?: number, cacheWriteTokens?: number, 
+/**
+ * Input that had nothing to do with a cache.
+ */
+noCacheTokens: number, reasoningTokens?: number, 
+/**
+ * In US dollars, by the prices of the time at which it was recorded; absent where there was none for the model.
+ */
+costUsd?: number, 
+/**
+ * What it would have cost, had there been no cache.
+ */
+costUsdWithoutCache?: number, metadata?: JsonValue, 
+/**
+ * Unix milliseconds.
+ */
+createdAt: number, };
+
+/** Sums over responses. */
+export type UsageTotals = { 
+/**
+ * All input, cache reads and writes included.
+ */
+inputTokens: number, 
+/**
+ * All output, reasoning included.
+ */
+outputTokens: number, cacheReadTokens: number, cacheWriteTokens: number, 
+/**
+ * Input that had nothing to do with a cache.
+ */
+noCacheTokens: number, reasoningTokens: number, 
+/**
+ * In US dollars, of the responses that have a price; null where there are responses and none has one.
+ */
+costUsd?: number, 
+/**
+ * What the same responses would have cost, had there been no cache.
+ */
+costUsdWithoutCache?: number, 
+/**
+ * The difference; 0 where the cache made it dearer.
+ */
+cacheSavingsUsd?: number, 
+/**
+ * Cache reads in percent of all input; null without input.
+ */
+cacheHitPercent?: number, 
+/**
+ * How many turns the responses belong to.
+ */
+turns: number, 
+/**
+ * Of them, how many have a response without a price: the costs lack it.
+ */
+unpricedTurns: number, };
 
 export type ValidateToken = { token: string, };
 
@@ -1597,9 +2541,122 @@ export interface Cron {
   trigger(name: string, options?: CallOptions): Promise<Execution>;
 }
 
+export interface Threads {
+  /** Creates a thread; nothing has to be given. */
+  create(input?: CreateThread, options?: CallOptions): Promise<Created<Thread>>;
+  /** The thread, or null. */
+  get(id: string, options?: CallOptions): Promise<Thread | null>;
+  /** Changes what is named and nothing else. What is left out stays, null clears. */
+  update(id: string, input: Omit<UpdateThread, "id">, options?: CallOptions): Promise<Thread>;
+  /** Lists threads in the order in which they were created; archived ones only where that is asked for. */
+  list(input?: ListThreads, options?: CallOptions): List<Thread>;
+  /** The threads that changed last, newest first: what a sidebar shows. A thread changes with its turns and items. */
+  recent(input?: RecentThreads, options?: CallOptions): Promise<Recent<Thread>>;
+  /** Puts a thread out of sight. It can be written to as before. */
+  archive(id: string, options?: CallOptions): Promise<Thread>;
+  /** Brings an archived thread back. */
+  unarchive(id: string, options?: CallOptions): Promise<Thread>;
+  /** Deletes a thread with its turns, items, events and prompts. What it has used stays recorded, and blobs stay. */
+  delete(id: string, options?: CallOptions): Promise<null>;
+  /** Copies a thread into a new one, whole or up to and including an item or a turn. What is open is `interrupted` in the copy; usage, prompts and events are not copied. */
+  fork(id: string, input?: Omit<ForkThread, "id">, options?: CallOptions): Promise<Created<Thread>>;
+  /** Finds threads by their titles, and by what was asked, answered and put out by tools: best matches first, each with a snippet. What is typed is taken as words, the last one as a beginning. Of an item, the first MiB counts, once it has ended. */
+  search(input: SearchThreads, options?: CallOptions): Promise<SearchResults>;
+}
+
+export interface Turns {
+  /** Creates a turn, `queued` unless a status is given. */
+  create(input: CreateTurn, options?: CallOptions): Promise<Created<Turn>>;
+  /** The turn, or null. */
+  get(id: string, options?: CallOptions): Promise<Turn | null>;
+  /** Changes what is named. A status goes from `queued` to `in_progress` to an end, or from `queued` to an end other than `completed`; `invalid_transition` otherwise. Items that are open when the turn ends, end as it does. */
+  update(id: string, input: Omit<UpdateTurn, "id" | "expectedStatus">, options?: CallOptions & Pick<UpdateTurn, "expectedStatus">): Promise<Turn>;
+  /** Lists the turns of a thread in the order in which they were created. */
+  list(input: ListTurns, options?: CallOptions): List<Turn>;
+  /** Lists the turns of all threads that are queued or in progress, in the order in which they were created. */
+  listIncomplete(input?: ListIncompleteTurns, options?: CallOptions): List<Turn>;
+  /** Ends the turns in progress whose owner is not among those alive, or that have none: they, and what is open in them, become `interrupted`, with the reason in `error`. Queued turns are left alone. */
+  recover(input?: RecoverTurns, options?: CallOptions): Promise<Recovered>;
+}
+
+export interface Items {
+  /** Creates an item at the end of a thread. */
+  create(input: CreateItem, options?: CallOptions): Promise<Created<ThreadItem>>;
+  /** Inserts an item, or changes what is named of the one that has this id; its thread, turn and kind stay (`conflict`). */
+  put(input: PutItem, options?: CallOptions): Promise<Created<ThreadItem>>;
+  /** The item, or null. */
+  get(id: string, options?: CallOptions): Promise<ThreadItem | null>;
+  /** Changes what is named. A status goes from `queued` to `in_progress` to an end, or from `queued` to an end at once; `invalid_transition` otherwise. */
+  update(id: string, input: Omit<UpdateItem, "id">, options?: CallOptions): Promise<ThreadItem>;
+  /** Deletes an item. The others keep their positions. */
+  delete(id: string, options?: CallOptions): Promise<null>;
+  /** Lists the items of a thread, or of a turn, in the order of their positions. */
+  list(input: ListThreadItems, options?: CallOptions): List<ThreadItem>;
+  /** Appends to the text of an item, at the same cost however long it is; a queued item comes to be in progress. `invalid_transition` once it has ended, `conflict` (with `details.length`) where the text is not as long as `at`. A delta may end within a surrogate pair, of which the next one brings the rest. */
+  appendText(id: string, input: Omit<AppendText, "id" | "at">, options?: CallOptions & Pick<AppendText, "at">): Promise<TextLength>;
+  /** What of an item's text is new to one who knows its first `after` UTF-16 code units. `conflict` (with `details.length`) where it is shorter than that: another text has taken its place. */
+  readText(id: string, input?: Omit<ReadText, "id">, options?: CallOptions): Promise<NewText>;
+}
+
+export interface ThreadEvents {
+  /** Appends an event, and answers its sequence: a number that rises with each event of the tenant and is never given twice. */
+  append(threadId: string, input: Omit<AppendThreadEvent, "threadId">, options?: CallOptions): Promise<number>;
+  /** Lists the events of a thread in the order of their sequence. */
+  list(input: ListThreadEvents, options?: CallOptions): List<ThreadEvent>;
+}
+
+export interface Inbox {
+  /** Admits a prompt: it gets the thread's next number and waits, `queue` for a turn of its own, `steer` for the turn that is running. */
+  admit(threadId: string, input: Omit<AdmitPrompt, "threadId">, options?: CallOptions): Promise<Created<Prompt>>;
+  /** The prompt, or null. */
+  get(id: string, options?: CallOptions): Promise<Prompt | null>;
+  /** The oldest prompt that waits for a turn of its own, or null. */
+  next(threadId: string, options?: CallOptions): Promise<Prompt | null>;
+  /** The prompts that wait for the turn that is running, oldest first; at most 1000 and 8 MiB of them, more once these are promoted. */
+  steers(threadId: string, options?: CallOptions): Promise<Array<Prompt>>;
+  /** Takes a prompt out of the inbox, into a turn if one is named; once: `conflict` after that. */
+  promote(id: string, input?: Omit<PromotePrompt, "id">, options?: CallOptions): Promise<Prompt>;
+  /** Creates the turn of the oldest prompt that waits for one, and takes the prompt out of the inbox, in one transaction; null where none waits. */
+  promoteNext(threadId: string, input?: Omit<PromoteNext, "threadId">, options?: CallOptions): Promise<PromotedNext | null>;
+  /** Takes a prompt back; `conflict` once a turn has taken it. */
+  withdraw(id: string, options?: CallOptions): Promise<Prompt>;
+  /** Lists the prompts of a thread in the order in which they were admitted. */
+  list(input: ListPrompts, options?: CallOptions): List<Prompt>;
+}
+
+export interface Usage {
+  /** Records what a response has used, once: a response id that is known answers the first record. Its cost is that of its time. */
+  record(input: RecordUsage, options?: CallOptions): Promise<Created<UsageRecord>>;
+  /** What a response has used, or null. */
+  get(responseId: string, options?: CallOptions): Promise<UsageRecord | null>;
+  /** Lists records in the order in which they were made. */
+  list(input?: ListUsage, options?: CallOptions): List<UsageRecord>;
+  /** Sums up what was used in a span of time, and by day, model, provider or thread. What has no price is counted in `unpricedTurns`. */
+  aggregate(input?: AggregateUsage, options?: CallOptions): Promise<UsageAggregate>;
+  /** The prices that count for what is recorded from now on. */
+  getPrices(options?: CallOptions): Promise<PriceList>;
+  /** Sets the prices, in US dollars per million tokens. They take the place of all, the default ones included, and change nothing that was recorded. */
+  setPrices(prices: SetPrices["prices"], options?: CallOptions): Promise<PriceList>;
+  /** Gives what was recorded the cost that it has by the list of now. What the list has no price for has no cost then. */
+  reprice(input?: RepriceUsage, options?: CallOptions): Promise<Repriced>;
+}
+
+export interface Blobs {
+  /** Keeps bytes, at most 128 MiB, under their SHA-256. The same bytes again answer the blob that exists. */
+  put(bytes: Bytes, input?: PutBlob, options?: CallOptions): Promise<Created<Blob>>;
+  /** The blob with its bytes, or a range of them, or null. A range ends where the blob does. */
+  get(id: string, input?: Omit<GetBlob, "id">, options?: CallOptions): Promise<BlobContent | null>;
+  /** Deletes a blob's bytes, whether or not something refers to them. */
+  delete(id: string, options?: CallOptions): Promise<null>;
+  /** Lists blobs, without their bytes, in the order in which they were first put. */
+  list(input?: ListBlobs, options?: CallOptions): List<Blob>;
+}
+
 export interface Imports {
   /** Imports a JamJet state database: definitions, executions, events, snapshots, work items, dead letters, tenants, token digests. Importing it again adds nothing. What cannot be read is in the report, with its table and id; the rest is imported. */
   jamjet(bytes: Bytes, input?: ImportJamjet, options?: CallOptions): Promise<ImportReport>;
+  /** Imports a part of a file, whole lines of it, in one transaction; what `claudeCode`, `codex` and `zagensJson` are made of. The same part again adds nothing. */
+  chunk(bytes: Bytes, input?: ImportChunk, options?: CallOptions): Promise<ImportedChunk>;
 }
 
 export interface Tokens {
@@ -1645,6 +2702,13 @@ export interface StoreOperations {
   readonly workers: Workers;
   readonly timers: Timers;
   readonly cron: Cron;
+  readonly threads: Threads;
+  readonly turns: Turns;
+  readonly items: Items;
+  readonly threadEvents: ThreadEvents;
+  readonly inbox: Inbox;
+  readonly usage: Usage;
+  readonly blobs: Blobs;
   readonly imports: Imports;
   readonly tokens: Tokens;
   readonly tenants: Tenants;

@@ -1,4 +1,5 @@
 export type { BatchCall, BatchOperations, BatchResults, CallOptions, List } from "./calls.js";
 export { isRunkeepError, RunkeepError } from "./errors.js";
 export type * from "./generated.js";
+export type { FileImports, FileReport, ImportFile, ImportFiles, ImportOptions, ImportProgress, NamedBlob } from "./imports.js";
 export { openStore, type OpenOptions, type Store, type StoreInfo, type TenantStore } from "./open.js";

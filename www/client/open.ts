@@ -16,6 +16,7 @@ import { Connection, type Connect } from "./connection.js";
 import { encode } from "./encode.js";
 import { invalid, RunkeepError } from "./errors.js";
 import type { StoreOperations } from "./generated.js";
+import { fileImports, type FileImports } from "./imports.js";
 import { Sweeper } from "./sweeper.js";
 import { startWorker } from "./worker.js";
 
@@ -53,7 +54,8 @@ export interface StoreInfo {
 }
 
 /** The operations of one tenant, without what concerns the whole store. */
-export interface TenantStore extends Omit<StoreOperations, "batch" | "sweep" | "tenants"> {
+export interface TenantStore extends Omit<StoreOperations, "batch" | "sweep" | "tenants" | "imports"> {
+  imports: Omit<StoreOperations["imports"], "jamjet"> & FileImports;
   /**
    * Runs operations that change something in one transaction: all or none. One failure undoes all, and `details.index` names it.
    * `store.batch((tx) => [tx.queue.enqueue(…), tx.events.append(…)])` answers their results in order.
@@ -61,7 +63,8 @@ export interface TenantStore extends Omit<StoreOperations, "batch" | "sweep" | "
   batch<const Calls extends readonly BatchCall<unknown>[]>(build: (tx: BatchOperations) => Calls, options?: CallOptions): Promise<BatchResults<Calls>>;
 }
 
-export interface Store extends TenantStore, Omit<StoreOperations, "batch"> {
+export interface Store extends TenantStore, Omit<StoreOperations, "batch" | "imports"> {
+  imports: StoreOperations["imports"] & FileImports;
   /** The same store, bound to one tenant: nothing of another's can be read, changed, counted, claimed or found to exist. */
   forTenant(id: string): TenantStore;
   info(): Promise<StoreInfo>;
@@ -155,14 +158,18 @@ export async function openWith(settings: Settings): Promise<Store> {
       const waitMs = operation === "queue.claim" && isDuration(args.waitMs) ? args.waitMs : 0;
       return await connection.call(operation + tenant, encode(args), { writes, signal, waitMs, bytes, timeoutMs: timeoutMs || settings.timeoutMs });
     };
-  const operationsOf = (send: Send, include?: (operation: string) => boolean) => ({
-    ...buildOperations(send, include),
-    async batch(build: (tx: BatchOperations) => readonly BatchCall<unknown>[], options: CallOptions = {}) {
-      const calls = build(batchOperations);
-      if (!Array.isArray(calls)) throw invalid(`batch: the function answers an array of calls of tx; got ${describe(calls)}.`);
-      return await send("batch", true, { calls }, options);
-    },
-  });
+  const operationsOf = (send: Send, include?: (operation: string) => boolean) => {
+    const operations = buildOperations(send, include);
+    return {
+      ...operations,
+      imports: { ...operations.imports, ...fileImports(operations.imports.chunk) },
+      async batch(build: (tx: BatchOperations) => readonly BatchCall<unknown>[], options: CallOptions = {}) {
+        const calls = build(batchOperations);
+        if (!Array.isArray(calls)) throw invalid(`batch: the function answers an array of calls of tx; got ${describe(calls)}.`);
+        return await send("batch", true, { calls }, options);
+      },
+    };
+  };
   const close = () => (closing ??= release());
   const store = {
     ...operationsOf(sendAs("")),

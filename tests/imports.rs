@@ -1,0 +1,661 @@
+//! Session logs of other programs become threads: what is in them, once, and what is wrong with them.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use runkeep::imports::{FileReport, ImportChunk, SessionFormat};
+use runkeep::threads::ListThreads;
+use runkeep::threads::items::{ItemKind, ListThreadItems, ThreadItem, ThreadItemStatus};
+use runkeep::threads::thread_events::ListThreadEvents;
+use runkeep::threads::turns::{ListTurns, Turn, TurnStatus};
+use runkeep::threads::usage::{AggregateUsage, ListUsage};
+use runkeep::{Json, Store};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sessions").join(name)
+}
+
+/// Recorded sessions that are not part of the project; a test says that it was skipped where they are not there.
+fn recorded(name: &str) -> Option<PathBuf> {
+    let Some(folder) = std::env::var_os("RUNKEEP_SESSIONS") else {
+        eprintln!("skipped: RUNKEEP_SESSIONS names no folder of recorded sessions");
+        return None;
+    };
+    Some(PathBuf::from(folder).join(name))
+}
+
+fn read(store: &Store, format: SessionFormat, bytes: &[u8]) -> FileReport {
+    store.imports().read(format, "a.jsonl", bytes, |_| true).unwrap()
+}
+
+fn import(store: &Store, format: SessionFormat, path: &Path) -> FileReport {
+    let go_on = |_: &runkeep::imports::ImportProgress| true;
+    let imports = store.imports();
+    let mut reports = match format {
+        SessionFormat::ClaudeCode => imports.claude_code(&[path], go_on),
+        SessionFormat::Codex => imports.codex(&[path], go_on),
+        SessionFormat::Zagens => imports.zagens_json(&[path], go_on),
+    }
+    .unwrap();
+    assert_eq!(reports.len(), 1, "{reports:?}");
+    reports.remove(0)
+}
+
+fn items(store: &Store, thread: &str) -> Vec<ThreadItem> {
+    let mut all = Vec::new();
+    let mut cursor = None;
+    loop {
+        let page = store
+            .items()
+            .list(ListThreadItems { thread_id: Some(thread.parse().unwrap()), limit: Some(1000), cursor, ..Default::default() })
+            .unwrap();
+        all.extend(page.items);
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return all;
+        }
+    }
+}
+
+fn turns(store: &Store, thread: &str) -> Vec<Turn> {
+    let filter = ListTurns { thread_id: thread.parse().unwrap(), limit: Some(1000), ..Default::default() };
+    store.turns().list(filter).unwrap().items
+}
+
+fn events(store: &Store, thread: &str) -> BTreeMap<String, usize> {
+    let mut all = BTreeMap::new();
+    let mut after = None;
+    loop {
+        let filter = ListThreadEvents { thread_id: thread.parse().unwrap(), after, limit: Some(1000), ..Default::default() };
+        let page = store.thread_events().list(filter).unwrap();
+        let Some(last) = page.items.last() else { return all };
+        after = Some(last.sequence);
+        for event in page.items {
+            *all.entry(event.event_type).or_default() += 1;
+        }
+    }
+}
+
+/// input without cache / output / cache write / cache read / responses
+fn totals(store: &Store) -> (i64, i64, i64, i64, usize) {
+    let sums = store.usage().aggregate(AggregateUsage::default()).unwrap().totals;
+    let records = store.usage().list(ListUsage { limit: Some(1000), ..Default::default() }).unwrap().items.len();
+    assert_eq!(sums.input_tokens, sums.no_cache_tokens + sums.cache_read_tokens + sums.cache_write_tokens);
+    (sums.no_cache_tokens, sums.output_tokens, sums.cache_write_tokens, sums.cache_read_tokens, records)
+}
+
+#[test]
+fn recorded_claude_sessions_add_up() {
+    type Row = (&'static str, i64, (i64, i64, i64, i64, usize));
+    let table: [Row; 5] = [
+        ("entire-2.0.76-small", 14, (34, 744, 41_434, 122_052, 4)),
+        ("happy-task_non_sdk", 13, (25, 1_163, 28_106, 78_093, 5)),
+        ("entire-2.0.76-compact", 54, (102, 2_038, 649_094, 654_807, 13)),
+        // Two objects on line 128; line 131 says one of them again, in other words.
+        ("entire-2.1.12-gluedline", 170, (346, 7_047, 168_250, 2_618_979, 42)),
+        ("ccl-1.0.43-hugeline-0d3a8e6f", 68, (138, 5_057, 85_100, 348_985, 15)),
+    ];
+    for (name, records, used) in table {
+        let Some(path) = recorded(&format!("claude/{name}.jsonl")) else { return };
+        let store = Store::in_memory().unwrap();
+        let report = import(&store, SessionFormat::ClaudeCode, &path);
+        assert_eq!((report.imported, report.skipped), (records, 0), "{name}");
+        let rejected: Vec<i64> = report.rejected.iter().map(|rejected| rejected.line).collect();
+        assert_eq!(rejected, if name.ends_with("gluedline") { vec![131] } else { vec![] }, "{name}");
+        assert_eq!(totals(&store), used, "{name}");
+        let thread = report.thread_id.unwrap();
+        let before = items(&store, &thread);
+        let again = import(&store, SessionFormat::ClaudeCode, &path);
+        assert_eq!((again.imported, again.skipped), (0, records), "{name}");
+        assert_eq!(totals(&store), used, "{name}");
+        assert_eq!(items(&store, &thread), before);
+    }
+}
+
+#[test]
+fn recorded_codex_rollouts_end_with_their_last_total() {
+    let table = [
+        ("rollout-2026-02-23T13-19-38-019c8a70-dda7-7f33-98ea-f30553347322", 19, (34_469, 3_456, 431, 264)),
+        ("rollout-2026-02-23T20-34-25-019c8bfe-ec25-79e0-97d7-bda6a9c575ff", 63, (298_373, 238_848, 1_123, 483)),
+        ("rollout-2026-02-23T12-41-04-019c8a4d-8f45-7010-8b5d-7fad920aa6f9", 417, (1_751_428, 1_651_968, 14_600, 4_293)),
+    ];
+    for (name, lines, used) in table {
+        let Some(path) = recorded(&format!("codex/{name}.jsonl")) else { return };
+        let store = Store::in_memory().unwrap();
+        let report = import(&store, SessionFormat::Codex, &path);
+        assert_eq!((report.imported, report.skipped, &report.rejected), (lines, 0, &vec![]), "{name}");
+        let sums = || {
+            let sums = store.usage().aggregate(AggregateUsage::default()).unwrap().totals;
+            (sums.input_tokens, sums.cache_read_tokens, sums.output_tokens, sums.reasoning_tokens)
+        };
+        assert_eq!(sums(), used, "{name}");
+        let thread = report.thread_id.unwrap();
+        let found = items(&store, &thread);
+        assert_eq!(found.iter().filter(|item| item.kind == ItemKind::UserMessage).count(), 1, "{name}");
+        if lines == 417 {
+            let calls =
+                |item: &&ThreadItem| matches!(item.kind, ItemKind::ToolCall | ItemKind::CommandExecution | ItemKind::FileChange);
+            assert_eq!(found.iter().filter(calls).count(), 118);
+        }
+        if lines == 19 {
+            assert_eq!(turns(&store, &thread)[0].status, TurnStatus::Interrupted);
+            assert!(found.iter().any(|item| item.status == ThreadItemStatus::Interrupted));
+        }
+        let again = import(&store, SessionFormat::Codex, &path);
+        assert_eq!((again.imported, again.skipped), (0, lines), "{name}");
+        assert_eq!(sums(), used, "{name}");
+    }
+}
+
+#[test]
+fn recorded_hostile_files_lose_only_their_bad_lines() {
+    let Some(path) = recorded("hostile/claude-hostile.jsonl") else { return };
+    let store = Store::in_memory().unwrap();
+    let report = import(&store, SessionFormat::ClaudeCode, &path);
+    let lines: Vec<i64> = report.rejected.iter().map(|rejected| rejected.line).collect();
+    assert_eq!(lines, [9, 10, 11, 15, 16, 17, 18, 19, 20, 21, 24, 25, 27], "{:#?}", report.rejected);
+    // Line 13 repeats line 12; line 26 holds two objects.
+    assert_eq!((report.imported, report.skipped), (16, 1));
+    // Repeats that say something else, and the record without a message, are there all the same.
+    let kept = events(&store, &report.thread_id.unwrap());
+    assert_eq!(kept.get("claude:brand-new-kind"), Some(&1));
+    assert!(kept["claude:user"] >= 4 && kept["claude:assistant"] >= 1, "{kept:?}");
+
+    let small = (34, 744, 41_434, 122_052, 4);
+    for (name, imported, rejected) in [("claude-bom-crlf", 14, vec![]), ("claude-truncated-last-line", 13, vec![14])] {
+        let Some(path) = recorded(&format!("hostile/{name}.jsonl")) else { return };
+        let store = Store::in_memory().unwrap();
+        let report = import(&store, SessionFormat::ClaudeCode, &path);
+        let lines: Vec<i64> = report.rejected.iter().map(|rejected| rejected.line).collect();
+        assert_eq!((report.imported, lines, totals(&store)), (imported, rejected, small), "{name}");
+        // The whole file brings what was missing.
+        let Some(path) = recorded("claude/entire-2.0.76-small.jsonl") else { return };
+        let whole = import(&store, SessionFormat::ClaudeCode, &path);
+        assert_eq!((whole.skipped, whole.imported), (imported, 14 - imported), "{name}");
+        assert_eq!(totals(&store), small, "{name}");
+    }
+
+    let Some(path) = recorded("hostile/codex-old-bare-format.jsonl") else { return };
+    let store = Store::in_memory().unwrap();
+    let report = import(&store, SessionFormat::Codex, &path);
+    assert_eq!((report.imported, &report.rejected), (46, &vec![]));
+    let thread = report.thread_id.unwrap();
+    let found = items(&store, &thread);
+    let count = |kind| found.iter().filter(|item| item.kind == kind).count();
+    assert_eq!((count(ItemKind::UserMessage), count(ItemKind::AssistantMessage), count(ItemKind::Reasoning)), (3, 6, 6));
+    assert!(found.iter().all(|item| item.status == ThreadItemStatus::Completed));
+    assert_eq!(turns(&store, &thread).iter().map(|turn| turn.status).collect::<Vec<_>>(), [TurnStatus::Completed]);
+}
+
+#[test]
+fn a_zagens_store_comes_with_what_its_own_sums_say() {
+    let (store, _) = common::in_memory();
+    let price = |pattern: &str, input, cache_read, output| serde_json::json!({ "modelPattern": pattern, "input": input, "cacheRead": cache_read, "output": output });
+    let prices = [price("deepseek-v4-pro", 1.74, 0.0145, 3.48), price("deepseek-v4-flash", 0.14, 0.0028, 0.28)];
+    common::call(&store, "usage.setPrices", serde_json::json!({ "prices": prices }));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/zagens-0.8.1");
+    let reports = store.imports().zagens_json(&[&folder], |_| true).unwrap();
+    let rejected: Vec<_> = reports.iter().filter(|report| report.rejected_count > 0).collect();
+    assert!(rejected.is_empty(), "{rejected:#?}");
+    assert_eq!(reports.iter().map(|report| report.imported).sum::<i64>(), 6 + 18 + 72 + 30);
+
+    let expected: serde_json::Value = serde_json::from_str(include_str!("fixtures/zagens-0.8.1.usage.json")).unwrap();
+    let close = |ours: &serde_json::Value, theirs: &serde_json::Value, what: &str| {
+        let (ours, theirs) = (ours.as_f64().unwrap_or(0.0), theirs.as_f64().unwrap_or(0.0));
+        assert!((ours - theirs).abs() < 1e-9, "{what}: {ours}, not {theirs}");
+    };
+    let names = [
+        ("inputTokens", "input_tokens"),
+        ("outputTokens", "output_tokens"),
+        ("cacheReadTokens", "cached_tokens"),
+        ("noCacheTokens", "miss_tokens"),
+        ("reasoningTokens", "reasoning_tokens"),
+        ("costUsd", "cost_usd"),
+        ("costUsdWithoutCache", "cost_usd_without_cache"),
+        ("cacheSavingsUsd", "cache_savings_usd"),
+        ("turns", "turns"),
+    ];
+    for theirs in expected.as_array().unwrap() {
+        let ours = common::call(&store, "usage.aggregate", serde_json::json!({ "groupBy": theirs["group_by"] }));
+        assert_eq!(ours["cacheTelemetryIncomplete"], theirs["cache_telemetry_incomplete"]);
+        for (name, their_name) in names {
+            close(&ours["totals"][name], &theirs["totals"][their_name], name);
+        }
+        close(&ours["totals"]["cacheHitPercent"], &theirs["totals"]["cache_hit_rate"], "cacheHitPercent");
+        for bucket in theirs["buckets"].as_array().unwrap() {
+            let of_ours = ours["buckets"].as_array().unwrap().iter().find(|ours| ours["key"] == bucket["key"]);
+            let of_ours = of_ours.unwrap_or_else(|| panic!("no bucket {}", bucket["key"]));
+            for (name, their_name) in names {
+                close(&of_ours[name], &bucket[their_name], &format!("{} of {}", name, bucket["key"]));
+            }
+        }
+    }
+
+    let thread = common::call(&store, "threads.get", serde_json::json!({ "id": "thr_000" }));
+    assert_eq!(thread["createdAt"], 1_795_290_704_048_i64);
+    assert_eq!((&thread["title"], &thread["systemPrompt"]), (&"Refactor 0".into(), &"You are careful.".into()));
+    assert_eq!(thread["metadata"]["checklist_snapshot"], serde_json::json!([{ "text": "read", "done": true }]));
+    assert_eq!(thread["metadata"]["allow_shell"], true);
+    let found = items(&store, "thr_000");
+    let ids: Vec<_> = found.iter().map(|item| item.id.as_str()).collect();
+    let mut sorted = ids.clone();
+    sorted.sort_unstable();
+    assert_eq!(ids, sorted);
+    assert_eq!(found[1].data.as_ref().unwrap().to::<serde_json::Value>().unwrap()["args"]["n"], 9_007_199_254_740_991_i64);
+    assert!(found[2].metadata.as_ref().unwrap().as_str().contains("out/log.txt"));
+    assert_eq!(events(&store, "thr_000").values().sum::<usize>(), 5);
+
+    let again = store.imports().zagens_json(&[&folder], |_| true).unwrap();
+    assert_eq!(
+        again.iter().map(|report| (report.imported, report.rejected_count)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1)),
+        (0, 0)
+    );
+    assert_eq!(again.iter().map(|report| report.skipped).sum::<i64>(), 126);
+    assert_eq!(items(&store, "thr_000"), found);
+}
+
+#[test]
+fn zagens_files_with_an_unknown_word_are_kept_as_events_and_told() {
+    let (store, _) = common::in_memory();
+    let file = |text: &str| read(&store, SessionFormat::Zagens, text.as_bytes());
+    assert_eq!(file(r#"{"id": "t1", "model": "m", "created_at": "2026-01-01T00:00:00.123456789Z"}"#).imported, 1);
+    let turn = file(r#"{"id": "u1", "thread_id": "t1", "status": "dreaming", "created_at": "2026-01-01T00:00:01Z"}"#);
+    assert_eq!((turn.imported, turn.rejected_count), (0, 1));
+    assert!(turn.rejected[0].reason.contains("dreaming"), "{turn:?}");
+    assert_eq!(turn.unknown_types, BTreeMap::from([("turn:dreaming".to_owned(), 1)]));
+    assert!(turns(&store, "t1").is_empty());
+    assert_eq!(events(&store, "t1"), BTreeMap::from([("zagens:turn".to_owned(), 1)]));
+    let item = file(r#"{"id": "i1", "turn_id": "u1", "kind": "user_message", "status": "completed"}"#);
+    assert!(item.rejected[0].reason.contains("there is no turn"), "{item:?}");
+    assert_eq!(file("{\n  \"id\": ").rejected_count, 1);
+    assert_eq!(file("{\"cut\": ").rejected_count, 1);
+}
+
+const FIXTURES: [(SessionFormat, &str); 3] = [
+    (SessionFormat::ClaudeCode, "imports/claude.jsonl"),
+    (SessionFormat::Codex, "imports/codex.jsonl"),
+    (SessionFormat::Codex, "imports/codex-bare.jsonl"),
+];
+
+/// Everything that the chat tables hold, as text.
+fn everything(store: &Store) -> String {
+    let mut text = String::new();
+    for thread in store.threads().list(ListThreads::default()).unwrap().items {
+        text += &format!("{thread:?}\n");
+        let id = thread.id.as_str();
+        for turn in turns(store, id) {
+            text += &format!("{turn:?}\n");
+        }
+        for item in items(store, id) {
+            text += &format!("{item:?}\n");
+        }
+        text += &format!(
+            "{:?}\n",
+            store
+                .thread_events()
+                .list(ListThreadEvents { thread_id: id.parse().unwrap(), limit: Some(1000), ..Default::default() })
+                .unwrap()
+                .items
+        );
+    }
+    text + &format!("{:?}", store.usage().list(ListUsage { limit: Some(1000), ..Default::default() }).unwrap().items)
+}
+
+/// Sends a file in chunks that end after these lines.
+fn in_chunks(store: &Store, format: SessionFormat, lines: &[&[u8]], ends: &[usize]) -> Vec<(i64, i64, i64)> {
+    let mut state: Option<Json> = None;
+    let mut start = 0;
+    let mut counts = Vec::new();
+    for end in ends.iter().copied().chain([lines.len()]) {
+        let chunk = ImportChunk {
+            format,
+            line: Some(start as i64 + 1),
+            state: state.take(),
+            last: Some(end == lines.len()),
+            bytes: lines[start..end].concat(),
+        };
+        let answer = store.imports().chunk(chunk.clone()).unwrap();
+        // A chunk that is sent again, because its answer was lost, adds nothing.
+        let again = store.imports().chunk(chunk).unwrap();
+        assert_eq!((again.imported, &again.state), (0, &answer.state));
+        state = Some(answer.state);
+        start = end;
+        counts.push((answer.imported, answer.skipped, answer.rejected_count));
+    }
+    counts
+}
+
+#[test]
+fn wherever_a_file_is_cut_the_rows_are_the_same() {
+    for (format, name) in FIXTURES {
+        let bytes = std::fs::read(fixture(name)).unwrap();
+        let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+        let (whole, _) = common::in_memory();
+        let report = read(&whole, format, &bytes);
+        assert!(report.imported > 5, "{report:#?}");
+        let expected = everything(&whole);
+        for end in 1..lines.len() {
+            let (store, _) = common::in_memory();
+            let counts = in_chunks(&store, format, &lines, &[end]);
+            assert_eq!(everything(&store), expected, "{name} cut after line {end}");
+            assert_eq!(counts.iter().map(|count| count.0).sum::<i64>(), report.imported);
+            assert_eq!(counts.iter().map(|count| count.2).sum::<i64>(), report.rejected_count);
+        }
+        let (store, _) = common::in_memory();
+        in_chunks(&store, format, &lines, &(1..lines.len()).collect::<Vec<_>>());
+        assert_eq!(everything(&store), expected, "{name} line by line");
+        // Stopped anywhere, and begun anew.
+        for end in 1..lines.len() {
+            let (store, _) = common::in_memory();
+            let chunk = ImportChunk { format, line: None, state: None, last: None, bytes: lines[..end].concat() };
+            let first = store.imports().chunk(chunk).unwrap();
+            let second = read(&store, format, &bytes);
+            assert_eq!(
+                (first.imported + second.imported, everything(&store)),
+                (report.imported, expected.clone()),
+                "{name} {end}"
+            );
+            let third = read(&store, format, &bytes);
+            assert_eq!((third.imported, everything(&store)), (0, expected.clone()));
+        }
+    }
+}
+
+/// A reader that gives one byte at a time.
+struct Slow<'b>(&'b [u8]);
+
+impl std::io::Read for Slow<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let Some((first, rest)) = self.0.split_first() else { return Ok(0) };
+        buffer[0] = *first;
+        self.0 = rest;
+        Ok(1)
+    }
+}
+
+#[test]
+fn how_the_bytes_come_in_does_not_matter() {
+    for (format, name) in FIXTURES {
+        let bytes = std::fs::read(fixture(name)).unwrap();
+        let (whole, _) = common::in_memory();
+        let report = read(&whole, format, &bytes);
+        let (store, _) = common::in_memory();
+        let slow = store.imports().read(format, "a.jsonl", std::io::BufReader::with_capacity(1, Slow(&bytes)), |_| true).unwrap();
+        assert_eq!((slow, everything(&store)), (report, everything(&whole)));
+    }
+}
+
+#[test]
+fn a_file_that_grows_goes_on_where_it_was() {
+    for (format, name) in FIXTURES {
+        let bytes = std::fs::read(fixture(name)).unwrap();
+        let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+        let (whole, _) = common::in_memory();
+        read(&whole, format, &bytes);
+        let (store, _) = common::in_memory();
+        for end in 1..=lines.len() {
+            read(&store, format, &lines[..end].concat());
+        }
+        assert_eq!(totals(&store), totals(&whole), "{name}");
+        let shape = |store: &Store| -> Vec<_> {
+            let threads = store.threads().list(ListThreads::default()).unwrap().items;
+            let of = |id: &str| {
+                (
+                    items(store, id).into_iter().map(|i| (i.id, i.kind, i.status)).collect::<Vec<_>>(),
+                    turns(store, id).into_iter().map(|t| (t.id, t.status, t.ended_at)).collect::<Vec<_>>(),
+                )
+            };
+            threads.iter().map(|thread| of(&thread.id)).collect()
+        };
+        assert_eq!(shape(&store), shape(&whole), "{name}");
+    }
+}
+
+/// A user's or an assistant's record of a Claude Code session.
+fn said(session: &str, uuid: &str, second: u32, message: serde_json::Value) -> String {
+    serde_json::json!({
+        "type": message["role"], "sessionId": session, "uuid": uuid, "cwd": "/home/dev/kite",
+        "timestamp": format!("2026-02-01T08:00:{second:02}.250Z"), "message": message,
+    })
+    .to_string()
+        + "\n"
+}
+
+fn answer(id: &str, text: &str, output: i64) -> serde_json::Value {
+    let usage = serde_json::json!({ "input_tokens": 3, "output_tokens": output, "cache_read_input_tokens": 100 });
+    let content = serde_json::json!([{ "type": "text", "text": text }]);
+    serde_json::json!({ "role": "assistant", "id": id, "model": "claude-sonnet-4-5", "content": content, "usage": usage })
+}
+
+fn prompt(text: &str) -> serde_json::Value {
+    serde_json::json!({ "role": "user", "content": text })
+}
+
+#[test]
+fn a_session_reads_as_it_was() {
+    let (store, _) = common::in_memory();
+    let report = import(&store, SessionFormat::ClaudeCode, &fixture("imports/claude.jsonl"));
+    let id = report.thread_id.clone().unwrap();
+    let thread = common::call(&store, "threads.get", serde_json::json!({ "id": id }));
+    assert_eq!(thread["title"], "Kite: wind readings");
+    assert_eq!((&thread["workspace"], &thread["model"]), (&"/home/dev/kite".into(), &"claude-sonnet-4-5".into()));
+    assert_eq!(thread["createdAt"], 1_769_932_801_001_i64);
+    assert_eq!((&thread["metadata"]["gitBranch"], &thread["metadata"]["version"]), (&"main".into(), &"2.1.0".into()));
+
+    let found = items(&store, &id);
+    let first: Vec<_> = found[..6].iter().map(|item| (item.kind, item.status, item.text.to_string())).collect();
+    use ItemKind::*;
+    use ThreadItemStatus::*;
+    assert_eq!(
+        first,
+        [
+            (UserMessage, Completed, "The gauge shows negative wind 🌬.\nPlease fix it.".to_owned()),
+            (Reasoning, Completed, "A sign error, probably.".to_owned()),
+            (AssistantMessage, Completed, "I'll look at the sensor first.".to_owned()),
+            (ToolCall, Completed, String::new()),
+            (CommandExecution, Failed, String::new()),
+            (FileChange, Completed, String::new()),
+        ]
+    );
+    assert_eq!(
+        found[3].data.as_ref().unwrap().as_str(),
+        r#"{"tool":"Read","callId":"t1","input":{"file_path": "src/gauge.c", "limit": 9007199254740993},"output":[{"type": "text", "text": "int wind = -raw;"}]}"#
+    );
+    assert!(found[3].metadata.as_ref().unwrap().as_str().contains(r#""toolUseResult":{"file""#));
+    assert_eq!(found[3].summary, "Read src/gauge.c");
+    let compaction = found.iter().find(|item| item.kind == ContextCompaction).unwrap();
+    assert!(compaction.text.to_string().starts_with("This session continues"));
+    assert!(compaction.data.as_ref().unwrap().as_str().contains("155000"));
+    let last = found.last().unwrap();
+    assert_eq!((last.kind, last.status), (CommandExecution, Interrupted));
+
+    let ends: Vec<_> = turns(&store, &id).into_iter().map(|turn| (turn.status, turn.input_summary)).collect();
+    assert_eq!(
+        ends,
+        [
+            (TurnStatus::Completed, "The gauge shows negative wind 🌬.".to_owned()),
+            (TurnStatus::Interrupted, "And the north mark?".to_owned()),
+            (TurnStatus::Completed, "Here is a picture.".to_owned()),
+            (TurnStatus::Failed, "Thanks".to_owned()),
+            (TurnStatus::Interrupted, "A bad time".to_owned()),
+        ]
+    );
+    // msg_1 is on three lines, with a growing output.
+    let used = store.usage().get(runkeep::threads::usage::ResponseId { response_id: "msg_1".parse().unwrap() }).unwrap().unwrap();
+    assert_eq!(
+        (used.input_tokens, used.output_tokens, used.cache_read_tokens, used.cache_write_tokens),
+        (113, 20, Some(100), Some(10))
+    );
+    assert_eq!(totals(&store).4, 8);
+
+    let reasons: Vec<_> = report.rejected.iter().map(|rejected| rejected.reason.split([':', ';']).next().unwrap()).collect();
+    assert_eq!(
+        reasons,
+        [
+            "not an object but an array",
+            "not an object",
+            "not valid JSON",
+            "an earlier record has the same uuid and says something else",
+            "a record of the type \"assistant\" without a message",
+            "a record without a type",
+            "data is nested over 128 levels deep",
+            "cut off",
+        ]
+    );
+    assert_eq!((report.skipped, report.rejected_count), (1, 8));
+    assert_eq!(report.unknown_types.keys().collect::<Vec<_>>(), ["file-history-snapshot", "kite-flown", "progress"]);
+    let kept = events(&store, &id);
+    assert_eq!((kept["claude:kite-flown"], kept["claude:assistant"], kept["claude:record"]), (1, 1, 1));
+}
+
+#[test]
+fn a_rollout_reads_as_it_was() {
+    let (store, _) = common::in_memory();
+    let report = import(&store, SessionFormat::Codex, &fixture("imports/codex.jsonl"));
+    let id = report.thread_id.clone().unwrap();
+    let thread = common::call(&store, "threads.get", serde_json::json!({ "id": id }));
+    assert_eq!((&thread["title"], &thread["systemPrompt"]), (&"Make the kite fly.".into(), &"You write code.".into()));
+    assert_eq!((&thread["model"], &thread["metadata"]["cli_version"]), (&"gpt-5.2-codex".into(), &"0.98.0".into()));
+    let found: Vec<_> = items(&store, &id).into_iter().map(|item| (item.kind, item.status)).collect();
+    use ItemKind::*;
+    use ThreadItemStatus::*;
+    assert_eq!(
+        found,
+        [
+            (UserMessage, Completed),
+            (Reasoning, Completed),
+            (AssistantMessage, Completed),
+            (CommandExecution, Completed),
+            (CommandExecution, Failed),
+            (FileChange, Completed),
+            (ToolCall, Completed),
+            (AssistantMessage, Completed),
+            (ContextCompaction, Completed),
+            (UserMessage, Completed),
+            (UserMessage, Completed),
+            (Error, Failed),
+            (UserMessage, Completed),
+            (CommandExecution, Interrupted),
+        ]
+    );
+    let ends: Vec<_> = turns(&store, &id).into_iter().map(|turn| turn.status).collect();
+    assert_eq!(ends, [TurnStatus::Completed, TurnStatus::Interrupted, TurnStatus::Failed, TurnStatus::Interrupted]);
+    let sums = store.usage().aggregate(AggregateUsage::default()).unwrap().totals;
+    assert_eq!((sums.input_tokens, sums.cache_read_tokens, sums.output_tokens, sums.reasoning_tokens), (3000, 1900, 150, 30));
+    assert_eq!(report.rejected.iter().map(|rejected| rejected.line).collect::<Vec<_>>(), [31]);
+    assert_eq!(report.unknown_types, BTreeMap::from([("ghost_snapshot".to_owned(), 1)]));
+}
+
+#[test]
+fn forks_and_side_chains_count_a_response_once() {
+    let (store, _) = common::in_memory();
+    let first = said("one", "u1", 1, prompt("Go")) + &said("one", "u2", 2, answer("msg_1", "Gone", 5));
+    // The fork has its parent's records under its own id, one of them grown, and goes on.
+    let fork = said("two", "u1", 1, prompt("Go"))
+        + &said("two", "u2", 2, answer("msg_1", "Gone", 7))
+        + &said("two", "u3", 3, prompt("Further"))
+        + &said("two", "u4", 4, answer("msg_2", "Gone further", 11));
+    assert_eq!(read(&store, SessionFormat::ClaudeCode, first.as_bytes()).imported, 2);
+    assert_eq!(read(&store, SessionFormat::ClaudeCode, fork.as_bytes()).imported, 4);
+    assert_eq!(totals(&store), (6, 18, 0, 200, 2));
+    assert_eq!((items(&store, "one").len(), items(&store, "two").len()), (2, 4));
+    let month = common::call(&store, "usage.get", serde_json::json!({ "responseId": "msg_1" }));
+    assert_eq!((&month["threadId"], &month["outputTokens"]), (&"one".into(), &7.into()));
+
+    let meta = |id: &str, more: serde_json::Value| {
+        let mut payload = serde_json::json!({ "id": id, "timestamp": "2026-02-01T08:00:00Z", "model_provider": "openai" });
+        payload.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serde_json::json!({ "timestamp": "2026-02-01T08:00:00Z", "type": "session_meta", "payload": payload }).to_string() + "\n"
+    };
+    let used = |input: i64| {
+        let total = serde_json::json!({ "input_tokens": input, "cached_input_tokens": 0, "output_tokens": 1, "reasoning_output_tokens": 0 });
+        let payload = serde_json::json!({ "type": "token_count", "info": { "total_token_usage": total } });
+        serde_json::json!({ "timestamp": "2026-02-01T08:00:09Z", "type": "event_msg", "payload": payload }).to_string() + "\n"
+    };
+    let (store, _) = common::in_memory();
+    let parent = meta("p", serde_json::json!({})) + &used(100) + &used(250);
+    let fork = meta("f", serde_json::json!({ "forked_from_id": "p" }))
+        + &meta("p", serde_json::json!({}))
+        + &used(100)
+        + &used(250)
+        + &used(300);
+    read(&store, SessionFormat::Codex, parent.as_bytes());
+    read(&store, SessionFormat::Codex, fork.as_bytes());
+    assert_eq!(store.usage().aggregate(AggregateUsage::default()).unwrap().totals.input_tokens, 300);
+    assert_eq!(store.threads().list(ListThreads::default()).unwrap().items.len(), 2);
+}
+
+#[test]
+fn what_somebody_has_changed_since_stays() {
+    let (store, _) = common::in_memory();
+    let bytes = std::fs::read(fixture("imports/claude.jsonl")).unwrap();
+    let id = read(&store, SessionFormat::ClaudeCode, &bytes).thread_id.unwrap();
+    let found = items(&store, &id);
+    common::call(&store, "threads.update", serde_json::json!({ "id": id, "title": "Mine" }));
+    common::call(&store, "items.delete", serde_json::json!({ "id": found[1].id }));
+    let report = read(&store, SessionFormat::ClaudeCode, &bytes);
+    assert_eq!(report.imported, 0);
+    assert_eq!(common::call(&store, "threads.get", serde_json::json!({ "id": id }))["title"], "Mine");
+    assert_eq!(items(&store, &id).len(), found.len() - 1);
+    // Found by its words, too.
+    let hits = common::call(&store, "threads.search", serde_json::json!({ "text": "negative wind" }));
+    assert_eq!(hits["items"][0]["threadId"], id);
+    common::call(&store, "threads.delete", serde_json::json!({ "id": id }));
+    assert!(read(&store, SessionFormat::ClaudeCode, &bytes).imported > 20);
+}
+
+#[test]
+fn a_line_that_is_too_long_is_passed_over() {
+    use std::io::Read as _;
+    let (store, _) = common::in_memory();
+    let first = said("s", "u1", 1, prompt("Go"));
+    let last = said("s", "u2", 2, answer("msg_1", "Gone", 5));
+    let long = std::io::repeat(b'x').take(65 << 20);
+    let reader = std::io::BufReader::new(first.as_bytes().chain(long).chain(&b"\n"[..]).chain(last.as_bytes()));
+    let report = store.imports().read(SessionFormat::ClaudeCode, "long.jsonl", reader, |_| true).unwrap();
+    assert_eq!((report.imported, report.rejected_count, report.rejected[0].line), (2, 1, 2));
+    assert!(report.rejected[0].reason.starts_with("too_large"));
+}
+
+#[test]
+fn files_that_are_no_sessions_say_so() {
+    let (store, _) = common::in_memory();
+    for (format, text) in [
+        (SessionFormat::ClaudeCode, "{\"type\":\"summary\",\"summary\":\"x\"}\n{\"a\":1}"),
+        (SessionFormat::Codex, "{\"type\":\"user\",\"sessionId\":\"s\"}\n{\"a\":1}"),
+        (SessionFormat::Zagens, "{\"a\":1}\n{\"b\":2}"),
+    ] {
+        let report = read(&store, format, text.as_bytes());
+        assert_eq!((report.imported, report.rejected_count, report.thread_id), (0, 2, None), "{format:?}");
+    }
+    assert!(store.threads().list(ListThreads::default()).unwrap().items.is_empty());
+    let missing = store.imports().codex(&[Path::new("no/such/file")], |_| true).unwrap();
+    assert_eq!(missing[0].rejected[0].line, 0);
+}
+
+#[test]
+fn an_import_stops_where_it_is_asked_to() {
+    let (store, _) = common::in_memory();
+    let lines: String = (0..3000).map(|n| said("s", &format!("u{n}"), 1, prompt(&"x".repeat(500)))).collect();
+    let mut asked = 0;
+    let stopped = store.imports().read(SessionFormat::ClaudeCode, "a", lines.as_bytes(), |_| {
+        asked += 1;
+        asked < 2
+    });
+    let stopped = stopped.unwrap();
+    assert!(stopped.imported > 100 && stopped.imported < 3000);
+    let report = read(&store, SessionFormat::ClaudeCode, lines.as_bytes());
+    assert_eq!((report.skipped, report.imported + report.skipped), (stopped.imported, 3000));
+}
+
+#[test]
+fn a_suspended_tenant_imports_nothing() {
+    let (store, _) = common::in_memory();
+    common::call(&store, "tenants.create", serde_json::json!({ "id": "t" }));
+    common::call(&store, "tenants.update", serde_json::json!({ "id": "t", "status": "suspended" }));
+    let bytes = std::fs::read(fixture("imports/codex.jsonl")).unwrap();
+    let refused = store.for_tenant("t").imports().read(SessionFormat::Codex, "a", &bytes[..], |_| true).unwrap_err();
+    assert_eq!(refused.code(), runkeep::ErrorCode::TenantSuspended);
+}
