@@ -123,6 +123,8 @@ async function bundle(options) {
       legalComments: "none",
       logLevel: "silent",
       write: false,
+      // Tabs tell each other which version they run.
+      define: { RUNKEEP_VERSION: JSON.stringify(JSON.parse(readFileSync(join(root, "package.json"), "utf8")).version) },
       ...options,
     });
     if (result.warnings.length > 0) say((await esbuild.formatMessages(result.warnings, { kind: "warning" })).join("\n"));

@@ -113,6 +113,7 @@ pub fn bindings() -> Bindings {
         arguments: false,
     };
     types.record::<crate::ErrorCode>();
+    types.record::<crate::Topic>();
     let mut table = String::new();
     let mut interfaces: Vec<(String, String)> = Vec::new();
     let mut top_level = String::new();
@@ -163,6 +164,8 @@ export interface OperationShape {
   readonly list?: true;
   readonly bytes?: true;
   readonly writes: boolean;
+  /** What it changes, or reads. */
+  readonly topics: readonly Topic[];
 }
 
 ";
@@ -306,7 +309,13 @@ fn entry(operation: &Operation, result: &str) -> String {
     };
     let list = if result.starts_with("Page<") { ", list: true" } else { "" };
     let bytes = if operation.shape == Shape::Bytes { ", bytes: true" } else { "" };
-    format!("  \"{}\": {{ subject: [{subject}]{optional}{array}{list}{bytes}, writes: {} }},\n", operation.name, operation.writes)
+    let topics: Vec<String> = operation.topics.iter().map(|topic| format!("\"{}\"", topic.as_str())).collect();
+    format!(
+        "  \"{}\": {{ subject: [{subject}]{optional}{array}{list}{bytes}, writes: {}, topics: [{}] }},\n",
+        operation.name,
+        operation.writes,
+        topics.join(", ")
+    )
 }
 
 /// The parameters and the result of a method.
@@ -342,6 +351,12 @@ fn signature(operation: &Operation, argument: &str, result: &str) -> String {
         Shape::Array(array) => format!("{array}: {argument}[\"{array}\"]"),
         Shape::Item => format!("item: Lease, input: {}", without(&["id", "fence"])),
         Shape::ItemAndOptional => format!("item: Lease, input?: {}", without(&["id", "fence"])),
+    };
+    let with_bytes = |record: &str| format!("{record} & {{ bytes: Uint8Array }}");
+    let result = &match result.strip_suffix(" | null").filter(|_| operation.answers_bytes) {
+        Some(record) => format!("({}) | null", with_bytes(record)),
+        None if operation.answers_bytes => with_bytes(result),
+        None => result.to_owned(),
     };
     let answer = match result.strip_prefix("Page<").and_then(|rest| rest.strip_suffix('>')) {
         Some(row) => format!("List<{row}>"),

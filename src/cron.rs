@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::executions::{self, Created, Execution, begin, existing};
 use crate::ids::{Name, new_id};
 use crate::json::{Json, given};
+use crate::operation::Topic;
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::queue::{self, EnqueueItem};
 use crate::store::{Columns, Tx};
@@ -169,6 +170,7 @@ pub(crate) fn put(tx: &Tx<'_>, arguments: PutCron) -> Result<Created<CronSchedul
             Ok((columns.get::<i64>(0)?, columns.get::<bool>(3)?, times.filter(|_| is_same)))
         },
     )?;
+    tx.touch(Topic::Crons, &arguments.name);
     let was_enabled = known.is_none_or(|(_, enabled, _)| enabled);
     let enabled = arguments.enabled.unwrap_or(was_enabled);
     let kept = known.and_then(|(_, _, times)| times);
@@ -248,6 +250,7 @@ pub(crate) fn list(tx: &Tx<'_>, filter: ListCrons) -> Result<Page<CronSchedule>>
 /// Deletes a schedule. What it began goes on.
 pub(crate) fn delete(tx: &Tx<'_>, arguments: CronName) -> Result<()> {
     let key = key_of(tx, &arguments.name)?.ok_or_else(|| Error::not_found("cron", &arguments.name))?;
+    tx.touch(Topic::Crons, &arguments.name);
     tx.execute_one("DELETE FROM crons WHERE key = ?1", [key])
 }
 
@@ -256,6 +259,7 @@ pub(crate) fn trigger(tx: &Tx<'_>, arguments: CronName) -> Result<Execution> {
     let key = key_of(tx, &arguments.name)?.ok_or_else(|| Error::not_found("cron", &arguments.name))?;
     let cron = by_key(tx, key)?;
     let id = start(tx, &cron, &json!({ "cron": cron.name, "dueAt": tx.now, "triggered": true }))?;
+    tx.touch(Topic::Crons, &cron.name);
     tx.execute_one("UPDATE crons SET last_at = ?2, last_error = NULL WHERE key = ?1", (key, tx.now))?;
     existing(tx, &id)
 }
@@ -317,6 +321,7 @@ pub(crate) fn fire_due(tx: &Tx<'_>, report: &mut SweepReport) -> Result<i64> {
                 (key, tx.now.saturating_add(RETRY_MS), Json::from_value(&Problem::of(&error))?),
             )?;
             let name = tx.row("SELECT name FROM crons WHERE key = ?1", [key], |row| Ok(row.get::<_, String>(0)?))?;
+            tx.touch(Topic::Crons, name.as_deref().unwrap_or_default());
             report.failed("crons", name, &error);
         }
     }
@@ -326,6 +331,7 @@ pub(crate) fn fire_due(tx: &Tx<'_>, report: &mut SweepReport) -> Result<i64> {
 /// Fires a schedule for the time that it is due for, and moves it to the next one. Answers whether that time was not too long ago.
 fn fire(tx: &Tx<'_>, key: i64) -> Result<bool> {
     let cron = by_key(tx, key)?;
+    tx.touch(Topic::Crons, &cron.name);
     let due = cron.next_at.ok_or_else(|| Error::corrupt("crons", &cron.name, "next_at is missing"))?;
     let schedule = Schedule::new(tx.zones, &cron.expression, &cron.timezone)?;
     let late_by_ms = tx.now.saturating_sub(due);

@@ -25,6 +25,7 @@ mod macros;
 pub mod approvals;
 #[cfg(feature = "development")]
 pub mod bindings;
+mod changes;
 mod clock;
 pub mod cron;
 #[cfg(feature = "development")]
@@ -32,6 +33,7 @@ pub mod effort;
 mod error;
 pub mod events;
 pub mod executions;
+pub mod export;
 mod fold;
 mod ids;
 pub mod imports;
@@ -39,6 +41,7 @@ mod json;
 mod operation;
 mod page;
 pub mod queue;
+mod requests;
 pub mod retention;
 pub mod snapshots;
 mod store;
@@ -53,6 +56,7 @@ pub mod workers;
 pub mod workflows;
 mod zones;
 
+pub use changes::{Change, Topics};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, ErrorCode, Result};
 pub use executions::Created;
@@ -61,11 +65,12 @@ pub use ids::Name;
 pub use json::Json;
 pub use operation::{
     Answer, Approvals, Blobs, Call, Crons, DeadLetters, Events, Executions, Given, GivesBytes, Handler, Imports, Inbox, Items,
-    Leases, OPERATIONS, Operation, Queue, Queues, Retention, Shape, Snapshots, TakesBytes, Tenants, ThreadEvents, Threads,
-    Timers, Tokens, Topic, Turns, Upkeep, Usage, Workers, Workflows, envelope,
+    Leases, OPERATIONS, Operation, Outcome, Queue, Queues, Retention, Shape, Snapshots, TakesBytes, Tenants, ThreadEvents,
+    Threads, Timers, Tokens, Topic, Turns, Upkeep, Usage, Workers, Workflows, envelope,
 };
 pub use page::{Damaged, Order, Page, Recent};
-pub use store::{Options, SCHEMA_VERSION, Store, Tx};
+pub use requests::Request;
+pub use store::{Durability, Options, SCHEMA_VERSION, Store, Tx};
 pub use sweep::{Problem, SweepError, SweepReport, SweepRequest};
 #[cfg(not(target_arch = "wasm32"))]
 pub use zones::TzDatabase;

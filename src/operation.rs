@@ -1,17 +1,22 @@
 //! The one list of operations. Rust's methods, the calls from JavaScript, the TypeScript types and the documentation come from it.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::approvals::{self, Approval};
+use crate::changes::Change;
 use crate::cron::{self, CronSchedule};
 use crate::error::{Error, ErrorCode, Result};
 use crate::executions::{self, Created, Execution, ExecutionCounts, StateChanged};
+use crate::export::{self, ExportDatabase, Exported};
 use crate::fold::Materialized;
 use crate::imports;
 use crate::json::{Json, path_at, replace_lone_surrogates};
 use crate::page::{Page, Recent};
 use crate::queue::{self, Attempt, ExpiredLease, QueueInfo, QueueStats, Redriven, Renewed, WorkItem};
+use crate::requests::{self, Asked, Request};
 use crate::retention::{self, RetentionTimes};
 use crate::snapshots::{self, Snapshot};
 use crate::store::{Store, Tx};
@@ -30,25 +35,26 @@ use crate::workers::{self, Heartbeat, HistoryEntry, MarkedDead, Registered, Work
 use crate::workflows::{self, Workflow};
 use crate::{events, events::Event};
 
-/// What a change is about, for those who want to hear of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Topic {
-    Executions,
-    Events,
-    Items,
-    Queues,
-    Workers,
-    Workflows,
-    Timers,
-    Crons,
-    Threads,
-    Turns,
-    ThreadItems,
-    ThreadEvents,
-    Inbox,
-    Usage,
-    Blobs,
+words! {
+    /// What a change is about, for those who want to hear of it.
+    #[derive(PartialOrd, Ord)]
+    pub enum Topic {
+        Executions = "executions",
+        Events = "events",
+        Items = "items",
+        Queues = "queues",
+        Workers = "workers",
+        Workflows = "workflows",
+        Timers = "timers",
+        Crons = "crons",
+        Threads = "threads",
+        Turns = "turns",
+        ThreadItems = "thread_items",
+        ThreadEvents = "thread_events",
+        Inbox = "inbox",
+        Usage = "usage",
+        Blobs = "blobs",
+    }
 }
 
 /// How an operation runs.
@@ -118,6 +124,8 @@ pub struct Operation {
     /// Fields of the arguments that JavaScript gives with the call's options.
     pub options: &'static [&'static str],
     pub handler: Handler,
+    /// Whether there are bytes beside its answer.
+    pub answers_bytes: bool,
     /// The TypeScript names of the argument and result types.
     #[cfg(feature = "development")]
     pub types: fn(&mut crate::bindings::Types) -> (String, String),
@@ -139,6 +147,7 @@ macro_rules! operations {
                 topics: &[$(Topic::$topic),*],
                 options: &[$($($option),*)?],
                 handler: operations!(@handler $mode $name $handler $(, $bytes)? $(, $halves)?),
+                answers_bytes: operations!(@answers_bytes $($bytes)?),
                 #[cfg(feature = "development")]
                 types: |types| (types.argument::<$arguments>(), types.record::<$result>()),
             },
@@ -176,6 +185,8 @@ macro_rules! operations {
             return Err(of_the_whole_store($name));
         }
     };
+    (@answers_bytes answered) => { true };
+    (@answers_bytes $($any:ident)?) => { false };
     (@writes read) => { false };
     (@writes $any:ident) => { true };
     (@handler procedure $name:literal $handler:path) => {
@@ -429,7 +440,7 @@ operations! {
         /// Lists the items of a thread, or of a turn, in the order of their positions.
         read "items.list" list(items::ListThreadItems) -> Page<ThreadItem> = items::list, Shape::Object, [ThreadItems];
         /// Appends to the text of an item, at the same cost however long it is; a queued item comes to be in progress. `invalid_transition` once it has ended, `conflict` (with `details.length`) where the text is not as long as `at`. A delta may end within a surrogate pair, of which the next one brings the rest.
-        write "items.appendText" append_text(items::AppendText) -> TextLength = items::append_text, Shape::SubjectAndObject("id"), [ThreadItems Threads] halves kept, options ["at"];
+        write "items.appendText" append_text(items::AppendText) -> TextLength = items::append_text, Shape::SubjectAndObject("id"), [ThreadItems] halves kept, options ["at"];
         /// What of an item's text is new to one who knows its first `after` UTF-16 code units. `conflict` (with `details.length`) where it is shorter than that: another text has taken its place.
         read "items.readText" read_text(items::ReadText) -> NewText = items::read_text, Shape::SubjectAndOptional("id"), [ThreadItems];
     }
@@ -535,9 +546,11 @@ operations! {
     /// The whole store.
     upkeep: Upkeep {
         /// Runs operations that change something in one transaction: all or none. The error of one names its index in `details.index`.
-        write "batch" batch(Batch) -> Vec<Json> = batch, Shape::Array("calls"), [Executions Events Items Queues Workers Workflows Threads Turns ThreadItems ThreadEvents] halves kept;
+        write "batch" batch(Batch) -> Vec<Json> = batch, Shape::Array("calls"), [] halves kept;
         /// Does what time brings: fires due timers and schedules, ends expired leases, removes lapsed workers, makes due items claimable. Call it regularly.
         procedure "sweep" sweep(SweepRequest) -> SweepReport = sweep::sweep, Shape::Filter, [Items Workers Executions Events Timers Crons Threads Turns ThreadItems ThreadEvents Inbox] of whole_store;
+        /// The whole store as a SQLite file, which a store of this version or a newer one opens: everything that was committed before, nothing of what comes after. Made in memory.
+        read "exportDatabase" export_database(ExportDatabase) -> Exported = export::database, Shape::Nothing, [] of whole_store bytes answered;
     }
 }
 
@@ -560,7 +573,8 @@ fn batch(tx: &Tx<'_>, batch: Batch) -> Result<Vec<Json>> {
             return Err(Error::invalid(format!("{} cannot be part of a batch: it changes nothing by itself", operation.name)));
         }
         let given = Given { arguments: call.arguments.as_str(), bytes: None };
-        Json::parse(operation.run_in(&tx.at_present(), given)?.text)
+        let tx = tx.at_present();
+        Json::parse(tx.as_call(operation.topics, |tx| operation.run_in(tx, given))?.0.text)
     };
     let answers =
         batch.calls.iter().enumerate().map(|(index, call)| {
@@ -586,77 +600,107 @@ impl<T: GivesBytes> GivesBytes for Option<T> {
     }
 }
 
-/// A call as it comes from outside: the name of an operation, and what it is given.
+/// A call as it comes from outside: the name of an operation, what it is given, and who makes it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Call<'a> {
     pub operation: &'a str,
     pub given: Given<'a>,
+    /// With it, the answer is kept if the call changes something, so that the call can be sent again and is applied once.
+    pub request: Option<Request<'a>>,
 }
 
 impl<'a> Call<'a> {
-    /// A call without bytes.
+    /// A call without bytes, by nobody in particular.
     pub fn new(operation: &'a str, arguments: &'a str) -> Self {
-        Self { operation, given: Given { arguments, bytes: None } }
+        Self { operation, given: Given { arguments, bytes: None }, request: None }
     }
+}
+
+/// What came of calls.
+#[derive(Debug)]
+pub struct Outcome {
+    /// One for each call, in their order.
+    pub answers: Vec<Result<Answer>>,
+    /// What they changed, by tenant.
+    pub changes: Vec<Change>,
 }
 
 impl Store {
     /// Runs one operation by name, with arguments and answer as JSON text.
     pub fn call(&self, operation: &str, arguments: &str) -> Result<String> {
-        let mut answers = self.call_many(&[Call::new(operation, arguments)]);
-        let answer = answers.pop().unwrap_or_else(|| Err(Error::new(ErrorCode::Internal, "a call was not answered")));
-        answer.map(|answer| answer.text)
+        let call = Addressed::new(self, &Call::new(operation, arguments))?;
+        self.run_alone(&call).map(|answer| answer.text)
     }
 
     /// Runs calls in order, sharing one transaction where that is possible. Each is answered as if it had run alone: if one fails, the
     /// shared transaction is rolled back and each runs in its own. An operation's name may be followed by `@` and the id of a tenant, for
     /// which the call then runs.
-    pub fn call_many(&self, calls: &[Call<'_>]) -> Vec<Result<Answer>> {
+    pub fn call_many(&self, calls: &[Call<'_>]) -> Outcome {
+        let (store, listener) = self.listening();
         let mut answers = Vec::with_capacity(calls.len());
         let mut group: Vec<Addressed<'_>> = Vec::new();
         for call in calls {
-            match Addressed::new(self, call) {
+            match Addressed::new(&store, call) {
                 Ok(call @ Addressed { operation: Operation { handler: Handler::Transaction(_), .. }, .. }) => group.push(call),
                 other => {
-                    self.run_group(&mut group, &mut answers);
-                    answers.push(other.and_then(|call| self.run_alone(&call)));
+                    store.run_group(&mut group, &mut answers);
+                    answers.push(other.and_then(|call| store.run_alone(&call)));
                 }
             }
         }
-        self.run_group(&mut group, &mut answers);
-        answers
+        store.run_group(&mut group, &mut answers);
+        Outcome { answers, changes: listener.take() }
     }
 
     fn run_group(&self, group: &mut Vec<Addressed<'_>>, answers: &mut Vec<Result<Answer>>) {
         let calls = std::mem::take(group);
-        if calls.len() > 1 {
-            let one = |tx: &Tx<'_>, call: &Addressed<'_>| {
-                let tx = tx.at_present();
-                match call.tenant {
-                    None => call.operation.run_in(&tx, call.given),
-                    Some(id) => call.operation.run_in(&tx.of_named_tenant(id)?, call.given),
-                }
-            };
-            let shared = |tx: &Tx<'_>| calls.iter().map(|call| one(tx, call)).collect();
-            let writes = calls.iter().any(|call| call.operation.writes);
-            let together: Result<Vec<Answer>> = if writes { self.write(shared) } else { self.read(shared) };
-            if let Ok(all) = together {
-                return answers.extend(all.into_iter().map(Ok));
-            }
+        if calls.len() > 1
+            && let Ok(all) = self.run_together(&calls)
+        {
+            return answers.extend(all.into_iter().map(Ok));
         }
         answers.extend(calls.iter().map(|call| self.run_alone(call)));
     }
 
     fn run_alone(&self, call: &Addressed<'_>) -> Result<Answer> {
-        let bound = call.tenant.map(|id| self.for_tenant(id));
-        let store = bound.as_ref().unwrap_or(self);
-        let Addressed { operation, given, .. } = *call;
-        match operation.handler {
-            Handler::Procedure(_) if operation.whole_store && store.is_bound() => Err(of_the_whole_store(operation.name)),
-            Handler::Procedure(run) => run(store, given),
-            Handler::Transaction(_) if operation.writes => store.write(|tx| operation.run_in(tx, given)),
-            Handler::Transaction(_) => store.read(|tx| operation.run_in(tx, given)),
+        let Handler::Procedure(run) = call.operation.handler else {
+            let mut answers = self.run_together(std::slice::from_ref(call))?;
+            return answers.pop().ok_or_else(|| Error::new(ErrorCode::Internal, "a call was not answered"));
+        };
+        let mut store = call.tenant.map_or_else(|| self.clone(), |id| self.for_tenant(id));
+        // What takes bytes is an import: it is run again, and they are many.
+        if let Some(request) = call.request.filter(|_| call.given.bytes.is_none()) {
+            // A repeat is told by the tenant too.
+            let name = format!("{}@{}", call.operation.name, call.tenant.unwrap_or_default());
+            store = store.asked_by(Asked::new(request, &name, call.given));
         }
+        if call.operation.whole_store && store.is_bound() {
+            return Err(of_the_whole_store(call.operation.name));
+        }
+        run(&store, call.given)
+    }
+
+    /// Runs calls in one transaction.
+    fn run_together(&self, calls: &[Addressed<'_>]) -> Result<Vec<Answer>> {
+        let shared = |tx: &Tx<'_>| {
+            let mut acked: BTreeMap<&str, i64> = BTreeMap::new();
+            let mut answers = Vec::with_capacity(calls.len());
+            for call in calls {
+                let tx = tx.at_present();
+                let (answer, is_kept) = match call.tenant {
+                    None => call.run_in(&tx),
+                    Some(id) => call.run_in(&tx.of_named_tenant(id)?),
+                }?;
+                if let (true, Some(request)) = (is_kept, call.request) {
+                    let last = acked.entry(request.client).or_insert(request.acked);
+                    *last = request.acked.max(*last);
+                }
+                answers.push(answer);
+            }
+            acked.into_iter().try_for_each(|(client, number)| requests::forget(tx, client, number))?;
+            Ok(answers)
+        };
+        if calls.iter().any(|call| call.operation.writes) { self.write(shared) } else { self.read(shared) }
     }
 }
 
@@ -665,6 +709,7 @@ struct Addressed<'a> {
     operation: &'static Operation,
     tenant: Option<&'a str>,
     given: Given<'a>,
+    request: Option<Request<'a>>,
 }
 
 impl<'a> Addressed<'a> {
@@ -679,7 +724,27 @@ impl<'a> Addressed<'a> {
                 format!("{:?} names a tenant, and this store is bound to one; call it on the plain store", call.operation),
             ));
         }
-        Ok(Self { operation: find(name)?, tenant, given: call.given })
+        Ok(Self { operation: find(name)?, tenant, given: call.given, request: call.request })
+    }
+
+    /// Runs the call in a transaction that may be shared, or answers it as it was answered before. Tells whether something of it was kept.
+    fn run_in(&self, tx: &Tx<'_>) -> Result<(Answer, bool)> {
+        let Self { operation, given, .. } = *self;
+        let run = |tx: &Tx<'_>| tx.as_call(operation.topics, |tx| operation.run_in(tx, given));
+        let Some(request) = self.request.filter(|_| operation.writes) else { return Ok((run(tx)?.0, false)) };
+        // A repeat is told by the tenant too.
+        let name = format!("{}@{}", operation.name, tx.tenant);
+        let digest = || requests::digest(&name, given);
+        if request.again
+            && let Some(answer) = requests::find(tx, request, operation.name, given, &digest())?
+        {
+            return Ok((answer, false));
+        }
+        let (answer, has_changed) = run(tx)?;
+        if has_changed {
+            requests::keep(tx, request, operation.name, given, &digest(), &answer)?;
+        }
+        Ok((answer, has_changed))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The store: opening, migrating, transactions.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 #[cfg(not(target_arch = "wasm32"))]
@@ -10,9 +11,12 @@ use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior};
 use rusqlite_migration::{M, Migrations};
 
+use crate::changes::{Change, Touched};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorCode, Result};
 use crate::json::{Json, MAX_DOCUMENT_BYTES};
+use crate::operation::Topic;
+use crate::requests::Asked;
 use crate::zones::Zones;
 
 /// The schema, one step a file. The number of steps is the schema version.
@@ -21,6 +25,7 @@ const STEPS: &[M<'static>] = &[
     M::up(include_str!("../migrations/0001_foundation.sql")),
     M::up(include_str!("../migrations/0002_chat.sql")),
     M::up(include_str!("../migrations/0003_search.sql")),
+    M::up(include_str!("../migrations/0004_requests.sql")),
 ];
 
 /// The newest schema that this version reads and writes.
@@ -42,6 +47,17 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 #[cfg(not(target_arch = "wasm32"))]
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
+/// What a commit survives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// A crash of the program; not necessarily a loss of power.
+    #[default]
+    Relaxed,
+    /// A loss of power too: each commit is flushed.
+    Strict,
+}
+
 /// How a store is opened.
 #[derive(Clone)]
 pub struct Options {
@@ -50,6 +66,7 @@ pub struct Options {
     pub zones: Arc<dyn Zones>,
     /// The size limit of one JSON document in bytes of text; 16 MiB.
     pub max_document_bytes: usize,
+    pub durability: Durability,
 }
 
 impl Default for Options {
@@ -58,7 +75,12 @@ impl Default for Options {
         let zones = crate::zones::TzDatabase;
         #[cfg(target_arch = "wasm32")]
         let zones = crate::wasm::HostZones;
-        Self { clock: Arc::new(SystemClock), zones: Arc::new(zones), max_document_bytes: MAX_DOCUMENT_BYTES }
+        Self {
+            clock: Arc::new(SystemClock),
+            zones: Arc::new(zones),
+            max_document_bytes: MAX_DOCUMENT_BYTES,
+            durability: Durability::default(),
+        }
     }
 }
 
@@ -78,6 +100,10 @@ pub struct Store {
     inner: Arc<Inner>,
     /// The tenant whose rows this handle sees; the plain store without one.
     tenant: Option<Arc<str>>,
+    /// Where it is told what this handle's transactions changed, after each commit.
+    listener: Option<Arc<Mutex<Touched<String>>>>,
+    /// For which request this handle runs a procedure.
+    asked: Option<Arc<Asked>>,
 }
 
 struct Inner {
@@ -176,11 +202,11 @@ impl Store {
         check_file(&connection)?;
         journal(&connection)?;
         connection.execute_batch(
-            "PRAGMA synchronous = normal;
-             PRAGMA foreign_keys = on;
+            "PRAGMA foreign_keys = on;
              PRAGMA temp_store = memory;
              PRAGMA cache_size = -16384;",
         )?;
+        set_synchronous(&connection, options.durability)?;
         connection.set_prepared_statement_cache_capacity(256);
         migrate(&mut connection)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
@@ -197,13 +223,33 @@ impl Store {
             #[cfg(feature = "development")]
             efforts: Mutex::default(),
         };
-        Ok(Self { inner: Arc::new(inner), tenant: None })
+        Ok(Self { inner: Arc::new(inner), tenant: None, listener: None, asked: None })
     }
 
     /// The same store, bound to one tenant: nothing of another's can be read, changed, counted, claimed or found to exist. Calls answer
     /// `not_found` while there is no such tenant. Within one process this is order, not a security boundary.
     pub fn for_tenant(&self, id: impl Into<Arc<str>>) -> Self {
-        Self { inner: self.inner.clone(), tenant: Some(id.into()) }
+        Self { tenant: Some(id.into()), ..self.clone() }
+    }
+
+    /// The same store, and what is changed by way of it.
+    pub(crate) fn listening(&self) -> (Self, Listener) {
+        let listener = Arc::default();
+        (Self { listener: Some(Arc::clone(&listener)), ..self.clone() }, Listener(listener))
+    }
+
+    /// The same store, for running a procedure that somebody asked for.
+    pub(crate) fn asked_by(&self, asked: Asked) -> Self {
+        Self { asked: Some(Arc::new(asked)), ..self.clone() }
+    }
+
+    pub(crate) fn asked(&self) -> Option<&Asked> {
+        self.asked.as_deref()
+    }
+
+    /// Changes what commits survive from now on, for every handle.
+    pub fn set_durability(&self, durability: Durability) -> Result<()> {
+        set_synchronous(self.lock().as_ref().ok_or_else(closed)?, durability)
     }
 
     /// Whether this handle sees one tenant only.
@@ -266,8 +312,9 @@ impl Store {
 
     fn transaction<R>(&self, behavior: TransactionBehavior, body: impl FnOnce(&Tx<'_>) -> Result<R>) -> Result<R> {
         let mut guard = self.lock();
-        let connection = guard.as_mut().ok_or_else(|| Error::new(ErrorCode::Closed, "this store is closed; open it again"))?;
+        let connection = guard.as_mut().ok_or_else(closed)?;
         let transaction = connection.transaction_with_behavior(behavior)?;
+        let touched = RefCell::default();
         let plain = Tx {
             connection: &transaction,
             #[cfg(feature = "development")]
@@ -279,18 +326,39 @@ impl Store {
             tenant: DEFAULT_TENANT,
             is_plain: true,
             max_document_bytes: self.inner.options.max_document_bytes,
+            touched: self.listener.as_ref().map(|_| &touched),
         };
         let answer = match &self.tenant {
             None => body(&plain),
             Some(id) => plain.of_named_tenant(id).and_then(|tx| body(&tx)),
         }?;
+        let changes = plain.named(touched.take())?;
         transaction.commit()?;
+        if let Some(listener) = &self.listener {
+            let mut all = listener.lock().unwrap_or_else(PoisonError::into_inner);
+            changes.into_iter().for_each(|change| all.merge(change.tenant, change.topics));
+        }
         if matches!(behavior, TransactionBehavior::Immediate) {
             *self.inner.writes.lock().unwrap_or_else(PoisonError::into_inner) += 1;
             self.inner.written.notify_all();
         }
         Ok(answer)
     }
+}
+
+/// Hears what a handle's transactions changed.
+pub(crate) struct Listener(Arc<Mutex<Touched<String>>>);
+
+impl Listener {
+    /// What was heard so far.
+    pub(crate) fn take(&self) -> Vec<Change> {
+        let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        all.0.into_iter().map(|(tenant, topics)| Change { tenant, topics }).collect()
+    }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorCode::Closed, "this store is closed; open it again")
 }
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -367,6 +435,14 @@ fn check_file(connection: &Connection) -> Result<()> {
     Ok(())
 }
 
+fn set_synchronous(connection: &Connection, durability: Durability) -> Result<()> {
+    let level = match durability {
+        Durability::Relaxed => "normal",
+        Durability::Strict => "full",
+    };
+    Ok(connection.pragma_update(None, "synchronous", level)?)
+}
+
 fn set_journal_mode(connection: &Connection, wanted: &str) -> Result<()> {
     let mode: String = connection.query_row(&format!("PRAGMA journal_mode = {wanted}"), [], |row| row.get(0))?;
     // SQLite answers the mode that it kept instead of failing.
@@ -409,6 +485,8 @@ pub struct Tx<'c> {
     /// Whether this is the plain store, not one bound to a tenant.
     is_plain: bool,
     max_document_bytes: usize,
+    /// What was changed, where somebody listens.
+    touched: Option<&'c RefCell<Touched<i64>>>,
 }
 
 impl Tx<'_> {
@@ -425,6 +503,59 @@ impl Tx<'_> {
     /// The same transaction for another tenant.
     pub(crate) fn of_tenant(&self, tenant: i64) -> Self {
         Tx { connection: self.connection, tenant, ..*self }
+    }
+
+    /// Says that something of this topic changed. Which id stands for it, [`Change::topics`] tells.
+    pub(crate) fn touch(&self, topic: Topic, id: &str) {
+        if let Some(touched) = self.touched {
+            touched.borrow_mut().add(self.tenant, topic, Some(id));
+        }
+    }
+
+    /// Says that anything of this topic may have changed.
+    pub(crate) fn touch_any(&self, topic: Topic) {
+        if let Some(touched) = self.touched {
+            touched.borrow_mut().add(self.tenant, topic, None);
+        }
+    }
+
+    /// Whether anybody wants to hear of changes.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.touched.is_some()
+    }
+
+    /// Runs `body` as one call of those that share this transaction, and tells whether it changed rows. Then all of `topics` have changed.
+    pub(crate) fn as_call<R>(&self, topics: &[Topic], body: impl FnOnce(&Tx<'_>) -> Result<R>) -> Result<(R, bool)> {
+        let before = self.connection.total_changes();
+        let own = RefCell::default();
+        let answer = body(&Tx { connection: self.connection, touched: self.touched.map(|_| &own), ..*self })?;
+        let has_changed = self.connection.total_changes() != before;
+        if let Some(all) = self.touched.filter(|_| has_changed) {
+            let mut own = own.into_inner();
+            own.complete(self.tenant, topics);
+            let mut all = all.borrow_mut();
+            own.0.into_iter().for_each(|(tenant, topics)| all.merge(tenant, topics));
+        }
+        Ok((answer, has_changed))
+    }
+
+    /// What was touched, with the ids of tenants.
+    fn named(&self, touched: Touched<i64>) -> Result<Vec<Change>> {
+        let named = touched.0.into_iter().map(|(tenant, topics)| {
+            let tenant = match tenant {
+                DEFAULT_TENANT => "default".to_owned(),
+                tenant => self
+                    .row("SELECT id FROM tenants WHERE number = ?1", [tenant], |row| Ok(row.get(0)?))?
+                    .ok_or_else(|| Error::corrupt("tenants", &tenant.to_string(), "its row is missing"))?,
+            };
+            Ok(Change { tenant, topics })
+        });
+        named.collect()
+    }
+
+    /// The whole database as a file, at this moment.
+    pub(crate) fn serialize(&self) -> Result<Vec<u8>> {
+        Ok(self.connection.serialize("main")?.to_vec())
     }
 
     /// Runs `body`. Where it fails, what it changed is undone, its error is in the answer, and the transaction can go on. What is wrong
@@ -617,5 +748,29 @@ impl<'r, 'q> Columns<'r, 'q> {
                 document.to().map_err(|error| Error::corrupt(self.table, &self.id, format!("{column}: {}", error.message())))
             })
             .transpose()
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by it")]
+mod tests {
+    use super::{Durability, Options, Store};
+
+    fn synchronous(store: &Store) -> i64 {
+        store.lock().as_ref().unwrap().query_row("PRAGMA synchronous", [], |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn strict_stores_flush_each_commit() {
+        const NORMAL: i64 = 1;
+        const FULL: i64 = 2;
+        let store = Store::in_memory().unwrap();
+        assert_eq!(synchronous(&store), NORMAL);
+        store.set_durability(Durability::Strict).unwrap();
+        assert_eq!(synchronous(&store), FULL);
+        store.set_durability(Durability::Relaxed).unwrap();
+        assert_eq!(synchronous(&store), NORMAL);
+        let strict = Store::in_memory_with(Options { durability: Durability::Strict, ..Options::default() }).unwrap();
+        assert_eq!(synchronous(&strict), FULL);
     }
 }

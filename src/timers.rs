@@ -8,6 +8,7 @@ use crate::events::NewEvent;
 use crate::executions::{Created, Head, record};
 use crate::ids::{Name, new_id};
 use crate::json::{Json, digest};
+use crate::operation::Topic;
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::queue::{self, EnqueueItem};
 use crate::store::{Columns, Tx};
@@ -169,6 +170,7 @@ pub(crate) fn schedule(tx: &Tx<'_>, arguments: ScheduleTimer) -> Result<Created<
     tenants::may_create(tx)?;
     let mut head = Head::get(tx, &arguments.execution_id)?;
     head.must_be_open("timers")?;
+    tx.touch(Topic::Timers, &head.id);
     let key = tx.next_key("SELECT key FROM timers WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1")?;
     let id = arguments.id.map_or_else(|| new_id(tx.now), |id| id.to_string());
     tx.execute_one(
@@ -212,6 +214,7 @@ pub(crate) fn cancel(tx: &Tx<'_>, arguments: TimerId) -> Result<Timer> {
         TimerStatus::Cancelled => {}
         TimerStatus::Pending => {
             tx.execute_one("UPDATE timers SET status = 'cancelled' WHERE key = ?1 AND status = 'pending'", [key])?;
+            tx.touch(Topic::Timers, &by_key(tx, key)?.execution_id);
         }
         TimerStatus::Fired | TimerStatus::Failed => {
             let message = format!("the timer {:?} is {} and cannot be cancelled any more", id.as_str(), status.as_str());
@@ -291,6 +294,7 @@ pub(crate) fn fire_due(tx: &Tx<'_>, report: &mut SweepReport) -> Result<i64> {
                 "UPDATE timers SET status = 'failed', error = ?2 WHERE key = ?1 AND status = 'pending'",
                 (key, Json::from_value(&Problem::of(&error))?),
             )?;
+            tx.touch_any(Topic::Timers);
             let id = tx.row("SELECT id FROM timers WHERE key = ?1", [key], |row| Ok(row.get::<_, String>(0)?))?;
             report.failed("timers", id, &error);
         }
@@ -300,6 +304,7 @@ pub(crate) fn fire_due(tx: &Tx<'_>, report: &mut SweepReport) -> Result<i64> {
 
 fn fire(tx: &Tx<'_>, key: i64) -> Result<()> {
     let timer = by_key(tx, key)?;
+    tx.touch(Topic::Timers, &timer.execution_id);
     let late_by_ms = tx.now.saturating_sub(timer.fire_at).max(0);
     tx.execute_one(
         "UPDATE timers SET status = 'fired', fired_at = ?2, late_by_ms = ?3 WHERE key = ?1 AND status = 'pending'",

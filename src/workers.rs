@@ -7,6 +7,7 @@ use rusqlite::Row;
 use crate::error::{Error, Result};
 use crate::ids::Name;
 use crate::json::{Json, given};
+use crate::operation::Topic;
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::queue::end_leases_of_worker;
 use crate::store::{Columns, Tx};
@@ -210,6 +211,7 @@ pub(crate) fn capabilities(tx: &Tx<'_>, namespace: &str, worker_id: &str) -> Res
 }
 
 fn remember(tx: &Tx<'_>, namespace: &str, worker_id: &str, pool: &str, change: WorkerChange, reason: Option<&str>) -> Result<()> {
+    tx.touch(Topic::Workers, worker_id);
     let key = tx.next_key("SELECT key FROM worker_history WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1")?;
     tx.execute_one(
         "INSERT INTO worker_history (key, tenant, namespace, worker_id, pool, change, reason, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
@@ -281,6 +283,7 @@ pub(crate) fn heartbeat(tx: &Tx<'_>, arguments: WorkerHeartbeat) -> Result<Heart
         return Ok(Heartbeat { outcome: HeartbeatOutcome::NotRegistered, next_expiry_at: None });
     };
     let next_expiry_at = expiry(tx, worker.liveness_ttl_ms);
+    tx.touch(Topic::Workers, &arguments.worker_id);
     tx.execute_one(
         "UPDATE workers SET last_heartbeat_at = ?2, expires_at = ?3, graced = 0, load = coalesce(?4, load) WHERE key = ?1",
         (key, tx.now, next_expiry_at, arguments.load),
@@ -330,11 +333,14 @@ pub(crate) fn sweep_lapsed(tx: &Tx<'_>, limit: i64) -> Result<i64> {
 
 /// Gives workers whose time ran out after `since` as much again, once: the device slept, and they with it.
 pub(crate) fn grace(tx: &Tx<'_>, since: i64) -> Result<()> {
-    tx.execute(
+    let graced = tx.execute(
         "UPDATE workers SET expires_at = ?3 + liveness_ttl_ms, graced = 1
          WHERE tenant = ?1 AND expires_at > ?2 AND expires_at <= ?3 AND graced = 0",
         (tx.tenant, since, tx.now),
     )?;
+    if graced > 0 {
+        tx.touch_any(Topic::Workers);
+    }
     Ok(())
 }
 
@@ -353,6 +359,7 @@ pub(crate) fn prune_history(tx: &Tx<'_>, cutoff: i64, limit: i64) -> Result<i64>
             break;
         }
         tx.execute_one("DELETE FROM worker_history WHERE key = ?1", [key])?;
+        tx.touch_any(Topic::Workers);
         pruned += 1;
     }
     Ok(pruned)

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::executions::Created;
 use crate::ids::Name;
 use crate::json::{Json, digest};
+use crate::operation::Topic;
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::store::{Columns, Tx};
 use crate::tenants;
@@ -80,6 +81,7 @@ pub(crate) fn put(tx: &Tx<'_>, arguments: PutWorkflow) -> Result<Created<Workflo
         |row| Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 32]>(1)?)),
     )?;
     let created = known.is_none();
+    tx.touch(Topic::Workflows, id);
     match known {
         Some((_, known)) if known == content => {}
         Some((key, _)) if arguments.replace == Some(true) => tx.execute_one(

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use common::{Folder, START, clock, options};
 use runkeep::effort::Effort;
-use runkeep::{ManualClock, Store};
+use runkeep::{Call, ManualClock, Request, Store};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -73,6 +73,16 @@ impl World {
         let answer = common::call(&self.store, operation, arguments);
         self.costs.push((label, self.store.efforts()));
         answer
+    }
+
+    /// A call whose cost is kept, and which is kept itself.
+    #[track_caller]
+    fn measure_request(&mut self, operation: &str, arguments: Value, request: Request<'_>) {
+        self.store.efforts();
+        let text = arguments.to_string();
+        let outcome = self.store.call_many(&[Call { request: Some(request), ..Call::new(operation, &text) }]);
+        assert!(outcome.answers[0].is_ok(), "{operation} {arguments}: {outcome:?}");
+        self.costs.push((format!("{operation} {arguments} as {request:?}"), self.store.efforts()));
     }
 
     #[track_caller]
@@ -454,6 +464,29 @@ fn a_token_is_found_among_however_many() {
         world.measure("tokens.list", json!({ "limit": 10 }));
         world.measure("tokens.revoke", json!({ "id": made["info"]["id"] }));
         assert_eq!(world.call("tokens.validate", json!({ "token": token })), Value::Null);
+    });
+}
+
+/// Of calls that are kept, a lone one inserts a row and deletes the one before, whatever other clients have left.
+#[test]
+fn keeping_calls_costs_the_same_however_many_are_kept() {
+    compare(|world, size| {
+        let fill = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers LIMIT ?1)
+                    INSERT INTO requests (client, number, digest, answer, at) SELECT 'c-' || n % 50, n, x'00', '{}', ?2 FROM numbers";
+        assert_eq!(world.raw.execute(fill, (size, START)).unwrap() as i64, size);
+        let of = |number, again| Request { client: "c-2x", number, again, acked: number - 1 };
+        let enqueue = json!({ "queue": "q" });
+        for number in 1..=3 {
+            world.measure_request("queue.enqueue", enqueue.clone(), of(number, false));
+        }
+        world.measure_request("queue.enqueue", enqueue, of(3, true));
+        let claim = json!({ "workerId": "w", "queues": ["q"] });
+        world.measure_request("queue.claim", claim.clone(), of(4, false));
+        world.measure_request("queue.claim", claim, of(4, true));
+        // From client to client, not from row to row.
+        world.store.efforts();
+        world.store.forget_clients(&[]).unwrap();
+        world.costs.push(("forget clients".to_owned(), world.store.efforts()));
     });
 }
 

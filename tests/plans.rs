@@ -11,7 +11,7 @@ use std::path::Path;
 use common::{Folder, START, clock, options, with};
 use runkeep::imports::{ImportJamjet, SessionFormat};
 use runkeep::threads::blobs::PutBlob;
-use runkeep::{ManualClock, OPERATIONS, Store};
+use runkeep::{Call, ManualClock, OPERATIONS, Request, Result, Store, Topic};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use serde_json::{Value, json};
@@ -139,6 +139,10 @@ const SEARCHES: &[Search] = &[
     search("workflows_by_version", &["tenant=?", "id=?"], "a workflow has few versions"),
     search("workflows_by_version", &["tenant=?"], LIMIT),
     search("retention.key", &["rowid=?"], ""),
+    search("requests.key", &["client=?", "number=?"], ""),
+    search("requests.key", &["client=?", "number<?"], "what was acknowledged since the client's last call"),
+    search("requests.key", &["client=?"], LIMIT),
+    search("requests.key", &["client>?"], LIMIT),
     search("executions.key", &["rowid=?"], ""),
     search("executions.key", &["rowid>?", "rowid<?"], LIMIT),
     search("executions_by_id", &["tenant=?", "id=?"], ""),
@@ -283,28 +287,51 @@ struct Recorder {
     store: Store,
     clock: ManualClock,
     statements: BTreeMap<&'static str, BTreeSet<String>>,
+    /// The number of the last call.
+    number: i64,
+    /// Compares what changed with what is said to have changed.
+    watch: Option<Watch>,
 }
 
 impl Recorder {
-    fn new(store: Store, clock: ManualClock) -> Self {
+    fn new(store: Store, clock: ManualClock, watch: Option<Watch>) -> Self {
         store.efforts();
-        Self { store, clock, statements: BTreeMap::new() }
+        Self { store, clock, statements: BTreeMap::new(), number: 0, watch }
     }
 
     #[track_caller]
     fn call(&mut self, operation: &str, arguments: Value) -> Value {
-        let answer = common::call(&self.store, operation, arguments);
-        self.record(operation);
-        answer
+        self.number += 1;
+        self.send(operation, &arguments, false).unwrap_or_else(|error| panic!("{operation} {arguments} failed: {error}"))
+    }
+
+    /// The last call once more, as if its answer had been lost.
+    #[track_caller]
+    fn again(&mut self, operation: &str, arguments: Value) -> Value {
+        self.send(operation, &arguments, true).unwrap_or_else(|error| panic!("{operation} {arguments} failed again: {error}"))
     }
 
     #[track_caller]
     fn fails(&mut self, operation: &str, arguments: Value, expected: &str) {
-        assert_eq!(common::code(&self.store, operation, arguments.clone()), expected, "{operation} {arguments}");
+        self.number += 1;
+        let error = self.send(operation, &arguments, false).expect_err(operation);
+        assert_eq!(error.code().as_str(), expected, "{operation} {arguments}: {error}");
+    }
+
+    fn send(&mut self, operation: &str, arguments: &Value, again: bool) -> Result<Value> {
+        let text = arguments.to_string();
+        let request = Request { client: "client", number: self.number, again, acked: self.number - 1 };
+        let mut outcome = self.store.call_many(&[Call { request: Some(request), ..Call::new(operation, &text) }]);
         self.record(operation);
+        if let Some(watch) = &mut self.watch {
+            let said = outcome.changes.iter().flat_map(|change| change.topics.keys().copied()).collect();
+            watch.check(&format!("{operation} {arguments}"), &said);
+        }
+        outcome.answers.remove(0).map(|answer| serde_json::from_str(&answer.text).unwrap())
     }
 
     fn record(&mut self, operation: &str) {
+        let operation = operation.split('@').next().unwrap();
         let name = OPERATIONS.iter().find(|known| known.name == operation).unwrap().name;
         self.statements.entry(name).or_default().extend(self.store.efforts().into_keys());
     }
@@ -350,10 +377,97 @@ impl Recorder {
     }
 }
 
+/// Another connection to the store, which sees what its tables hold.
+struct Watch {
+    connection: Connection,
+    /// Digests of the tables' content when they were last looked at.
+    before: BTreeMap<&'static str, u64>,
+    /// For which topics rows have changed.
+    seen: BTreeSet<Topic>,
+}
+
+/// What callers see of each topic.
+const SHOWN: &[(Topic, &str, &str)] = &[
+    (Topic::Executions, "executions", "SELECT e.id, e.status, e.last_sequence, e.updated_at FROM executions e"),
+    (Topic::Executions, "documents", "SELECT * FROM execution_documents"),
+    (Topic::Executions, "counts", "SELECT * FROM execution_counts WHERE count > 0"),
+    (Topic::Events, "events", "SELECT * FROM events"),
+    (Topic::Events, "approvals", "SELECT * FROM approvals"),
+    (Topic::Events, "snapshots", "SELECT * FROM snapshots"),
+    (
+        Topic::Items,
+        "items",
+        "SELECT i.id, i.status, i.attempt, i.fence, i.run_at, i.lease_expires_at, i.worker_id, i.output, i.last_error, i.progress,
+                i.cancel_requested, i.finished_at, i.payload, q.name FROM items i JOIN queues q ON q.key = i.queue",
+    ),
+    (Topic::Items, "payloads", "SELECT * FROM item_payloads"),
+    (Topic::Items, "attempts", "SELECT * FROM attempts"),
+    (
+        Topic::Queues,
+        "queues",
+        "SELECT name, paused, held_until, concurrency, key_concurrency, rate_limit, key_rate_limit, max_attempts, backoff FROM queues",
+    ),
+    (Topic::Workers, "workers", "SELECT * FROM workers"),
+    (Topic::Workers, "history", "SELECT * FROM worker_history"),
+    (Topic::Workflows, "workflows", "SELECT * FROM workflows"),
+    (Topic::Timers, "timers", "SELECT * FROM timers"),
+    (Topic::Crons, "crons", "SELECT * FROM crons"),
+    (Topic::Threads, "threads", "SELECT id, title, archived, head_item_id, latest_turn_id, last_message_at, updated_at FROM threads"),
+    (Topic::Threads, "thread documents", "SELECT * FROM thread_documents"),
+    (Topic::Turns, "turns", "SELECT * FROM turns"),
+    (Topic::ThreadItems, "thread items", "SELECT * FROM thread_items"),
+    (Topic::ThreadItems, "contents", "SELECT * FROM item_contents"),
+    (Topic::ThreadItems, "deltas", "SELECT * FROM item_deltas"),
+    (Topic::ThreadEvents, "thread events", "SELECT * FROM thread_events"),
+    (Topic::Inbox, "inbox", "SELECT * FROM inbox"),
+    (Topic::Usage, "usage", "SELECT * FROM usage_records"),
+    (Topic::Usage, "prices", "SELECT * FROM price_lists"),
+    (Topic::Blobs, "blobs", "SELECT * FROM blobs"),
+];
+
+impl Watch {
+    fn new(connection: Connection) -> Self {
+        let mut watch = Self { connection, before: BTreeMap::new(), seen: BTreeSet::new() };
+        watch.changed();
+        watch
+    }
+
+    /// What differs from the last time, by topic.
+    fn changed(&mut self) -> Vec<(Topic, &'static str)> {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let mut changed = Vec::new();
+        for &(topic, name, sql) in SHOWN {
+            let mut statement = self.connection.prepare_cached(sql).unwrap();
+            let columns = statement.column_count();
+            let mut rows = statement.query(()).unwrap();
+            let mut hasher = DefaultHasher::new();
+            while let Some(row) = rows.next().unwrap() {
+                (0..columns).for_each(|at| format!("{:?}", row.get_ref(at).unwrap()).hash(&mut hasher));
+            }
+            let digest = hasher.finish();
+            if self.before.insert(name, digest) != Some(digest) {
+                changed.push((topic, name));
+            }
+        }
+        changed
+    }
+
+    fn check(&mut self, call: &str, said: &BTreeSet<Topic>) {
+        for (topic, table) in self.changed() {
+            assert!(said.contains(&topic), "{call} changed {table}, and says only {said:?}");
+            self.seen.insert(topic);
+        }
+    }
+}
+
 /// Calls every operation in all its variants.
 fn scenario() -> Recorder {
     let clock = clock();
-    let mut r = Recorder::new(Store::in_memory_with(options(&clock)).unwrap(), clock);
+    play(Recorder::new(Store::in_memory_with(options(&clock)).unwrap(), clock, None))
+}
+
+fn play(mut r: Recorder) -> Recorder {
+    requests(&mut r);
     executions(&mut r);
     events(&mut r);
     states(&mut r);
@@ -378,6 +492,28 @@ fn scenario() -> Recorder {
     time(&mut r);
     r.import();
     r
+}
+
+/// Calls whose answers are lost.
+fn requests(r: &mut Recorder) {
+    let run = json!({ "workflowId": "w" });
+    let id = r.call("executions.create", run.clone())["id"].clone();
+    assert_eq!(r.again("executions.create", run)["id"], id);
+    r.call("queue.enqueue", json!({ "queue": "again" }));
+    let claim = json!({ "workerId": "w", "queues": ["again"] });
+    let claimed = r.call("queue.claim", claim.clone());
+    assert_eq!(r.again("queue.claim", claim), claimed);
+    let token = json!({ "name": "n", "role": "viewer" });
+    r.call("tokens.create", token.clone());
+    r.again("tokens.create", token);
+    r.clock.advance(11 * 60 * 1000);
+    r.store.forget_clients(&["another"]).unwrap();
+    r.record("sweep");
+    r.clock.advance(-11 * 60 * 1000);
+    r.call("exportDatabase", json!({}));
+    // Of another tenant.
+    r.call("tenants.create", json!({ "id": "other" }));
+    r.call("executions.create@other", json!({ "workflowId": "w" }));
 }
 
 fn executions(r: &mut Recorder) {
@@ -1075,6 +1211,17 @@ fn the_scenario_calls_every_operation_and_runs_all_sql_of_the_sources() {
     assert!(literals > 90, "only {literals} pieces of SQL found");
 }
 
+#[test]
+fn every_call_says_what_it_changed() {
+    let (folder, clock) = (Folder::in_memory(), clock());
+    let path = folder.file("store.db");
+    let store = Store::open_with(&path, options(&clock)).unwrap();
+    let watch = Watch::new(Connection::open(&path).unwrap());
+    let recorder = play(Recorder::new(store, clock, Some(watch)));
+    let of_runs: BTreeSet<_> = SHOWN.iter().map(|shown| shown.0).collect();
+    assert_eq!(recorder.watch.unwrap().seen, of_runs);
+}
+
 /// Rows as a store has them after some use: mostly finished things.
 const ROWS: &str = "
     CREATE TEMP VIEW numbers AS WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n LIMIT 40000) SELECT n FROM n;
@@ -1156,6 +1303,7 @@ const ROWS: &str = "
         SELECT (1 << 40) + n, 1, CAST('digest ' || n AS BLOB), 1, n FROM numbers WHERE n <= 2000;
     INSERT INTO blob_chunks (blob, number, bytes) SELECT key, n, x'00' FROM blobs JOIN numbers WHERE n < 5;
     INSERT INTO retention (tenant, items_ms) VALUES (1, 1000);
+    INSERT INTO requests (client, number, digest, answer, at) SELECT 'client-' || n % 50, n, x'00', '{}', n FROM numbers WHERE n <= 1000;
     DROP VIEW numbers;";
 
 /// A file with such rows.
@@ -1222,6 +1370,9 @@ fn bytes(r: &mut Recorder) {
     for media_type in [None, Some("text/plain"), None] {
         let media_type = media_type.map(|text| text.parse().unwrap());
         id = r.store.blobs().put(PutBlob { bytes: b"bytes".to_vec(), media_type }).unwrap().record.id;
+        if let Some(watch) = &mut r.watch {
+            watch.check("blobs.put", &BTreeSet::from([Topic::Blobs]));
+        }
         r.record("blobs.put");
     }
     r.call("blobs.get", json!({ "id": id }));

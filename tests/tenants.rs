@@ -429,8 +429,8 @@ fn without_chance(text: &str) -> String {
 fn outcome(store: &Store, operation: &str, arguments: &Value) -> String {
     let arguments = arguments.to_string();
     let bytes = ["blobs.put", "imports.chunk"].contains(&operation).then_some(&b"b-2"[..]);
-    let answer = store.call_many(&[Call { operation, given: Given { arguments: &arguments, bytes } }]).remove(0);
-    let answer = runkeep::envelope(answer);
+    let call = Call { given: Given { arguments: &arguments, bytes }, ..Call::new(operation, "") };
+    let answer = runkeep::envelope(store.call_many(&[call]).answers.remove(0));
     format!("{} {:?}", without_chance(&answer.text), answer.bytes)
 }
 
@@ -537,7 +537,12 @@ fn a_call_names_its_tenant() {
         let texts: Vec<String> = calls.iter().map(|call| call.1.to_string()).collect();
         let calls: Vec<Call<'_>> = calls.iter().zip(&texts).map(|(call, arguments)| Call::new(call.0, arguments)).collect();
         let read = |answer: Answer| serde_json::from_str(&answer.text).unwrap();
-        store.call_many(&calls).into_iter().map(|answer| answer.map(read).map_err(|error| error.code().as_str())).collect()
+        store
+            .call_many(&calls)
+            .answers
+            .into_iter()
+            .map(|answer| answer.map(read).map_err(|error| error.code().as_str()))
+            .collect()
     };
     let create = json!({ "id": "run", "workflowId": "w" });
     let answers = run(&[

@@ -8,6 +8,7 @@ use crate::events::Event;
 use crate::fold::{Effect, Fold};
 use crate::ids::Name;
 use crate::json::Json;
+use crate::operation::Topic;
 use crate::snapshots;
 use crate::store::Tx;
 use crate::tenants;
@@ -56,6 +57,7 @@ pub(crate) fn import(tx: &Tx<'_>, imported: &ImportedExecution) -> Result<i64> {
             next_change(tx)?,
         ),
     )?;
+    tx.touch(Topic::Executions, &imported.id);
     count(tx, status, 1)?;
     tx.execute_one(
         "INSERT INTO execution_documents (execution, input, tags, digest) VALUES (?1, ?2, '[]', ?3)",
@@ -70,6 +72,7 @@ pub(crate) fn import_event(tx: &Tx<'_>, head: &mut Head, event: &Event, effect: 
         "INSERT INTO events (execution, sequence, tenant, id, type, data, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         (head.key, event.sequence, tx.tenant, &event.id, &event.event_type, &event.data, event.created_at),
     )?;
+    tx.touch(Topic::Events, &head.id);
     head.last_sequence = event.sequence;
     head.tail_bytes += event.data.as_str().len() as i64;
     approvals::track(tx, head, event, effect)?;
@@ -84,6 +87,7 @@ pub(crate) fn import_event(tx: &Tx<'_>, head: &mut Head, event: &Event, effect: 
 pub(crate) fn settle(tx: &Tx<'_>, head: &mut Head, imported: &ImportedExecution) -> Result<Fold> {
     let fold = snapshots::fold(tx, head, head.last_sequence)?;
     let status = fold.outcome.status;
+    tx.touch(Topic::Executions, &head.id);
     keep(tx, head, &fold.outcome)?;
     if head.status != status {
         count(tx, head.status, -1)?;
@@ -102,5 +106,6 @@ pub(crate) fn settle(tx: &Tx<'_>, head: &mut Head, imported: &ImportedExecution)
 
 /// Puts an execution behind all others in the order of changes.
 pub(crate) fn touch(tx: &Tx<'_>, key: i64) -> Result<()> {
+    tx.touch_any(Topic::Executions);
     tx.execute_one("UPDATE executions SET changed = ?2 WHERE key = ?1", (key, next_change(tx)?))
 }

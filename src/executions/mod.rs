@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::fold::{Fold, Materialized, Outcome};
 use crate::ids::{Name, new_id};
 use crate::json::{Json, digest, given};
+use crate::operation::Topic;
 use crate::page::{self, Order, Page, PageBuilder, Recent};
 use crate::queue;
 use crate::retention::Pass;
@@ -246,6 +247,7 @@ pub(crate) fn begin(tx: &Tx<'_>, beginning: &Beginning) -> Result<i64> {
             record::next_change(tx)?,
         ),
     )?;
+    tx.touch(Topic::Executions, &beginning.id);
     record::count(tx, outcome.status, 1)?;
     tx.execute_one(
         "INSERT INTO execution_documents (execution, input, tags, metadata, digest) VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -259,6 +261,7 @@ pub(crate) fn begin(tx: &Tx<'_>, beginning: &Beginning) -> Result<i64> {
         tx.execute_one("UPDATE executions SET snapshot_bytes = ?2 WHERE key = ?1", (key, bytes))?;
         record::keep(tx, &Head::by_key(tx, key)?, &base.outcome)?;
         approvals::inherit(tx, key, base.pending_approvals())?;
+        tx.touch(Topic::Events, &beginning.id);
     }
     Ok(key)
 }
@@ -538,5 +541,8 @@ pub(crate) fn prune(tx: &Tx<'_>, cutoff: i64, after: i64, limit: i64) -> Result<
 /// Deletes an execution whose items are gone: its log, approvals, timers and snapshots with it.
 pub(super) fn remove(tx: &Tx<'_>, head: &Head) -> Result<()> {
     tx.execute_one("DELETE FROM executions WHERE key = ?1", [head.key])?;
+    for topic in [Topic::Executions, Topic::Events, Topic::Timers] {
+        tx.touch(topic, &head.id);
+    }
     record::count(tx, head.status, -1)
 }

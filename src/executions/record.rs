@@ -12,6 +12,7 @@ use crate::events::{self, Event, NewEvent};
 use crate::executions::Created;
 use crate::fold::{Effect, Outcome};
 use crate::json::Json;
+use crate::operation::Topic;
 use crate::queue;
 use crate::snapshots;
 use crate::store::{Columns, Tx};
@@ -163,6 +164,8 @@ pub(crate) fn record(tx: &Tx<'_>, head: &mut Head, new: Vec<NewEvent>) -> Result
     if head.last_sequence == before.last_sequence {
         return Ok(answers);
     }
+    tx.touch(Topic::Executions, &head.id);
+    tx.touch(Topic::Events, &head.id);
     store(tx, head, kept, &outcome)?;
     if before.status != outcome.status {
         count(tx, before.status, -1)?;

@@ -14,6 +14,7 @@ use crate::executions::{self, ExecutionStatus, Head, ImportedExecution};
 use crate::fold::Effect;
 use crate::ids::{Name, new_id};
 use crate::json::{Json, digest};
+use crate::operation::Topic;
 use crate::queue::{self, ImportedItem, ItemStatus};
 use crate::snapshots;
 use crate::store::{Store, Tx};
@@ -644,6 +645,7 @@ fn write_definition(tx: &Tx<'_>, row: &Definition) -> Result<Outcome> {
         }
         None => {}
     }
+    tx.touch(Topic::Workflows, &row.id);
     let key = tx.next_key("SELECT key FROM workflows WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1")?;
     tx.execute_one(
         "INSERT INTO workflows (key, tenant, id, version, definition, digest, created_at, updated_at)
@@ -1051,6 +1053,7 @@ fn write_timer(tx: &Tx<'_>, execution: i64, row: &Timer) -> Result<Outcome> {
         Some(_) => return Ok(Outcome::Rejected("there is another timer of this id already".to_owned())),
         None => {}
     }
+    tx.touch_any(Topic::Timers);
     let key = tx.next_key("SELECT key FROM timers WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1")?;
     tx.execute_one(
         "INSERT INTO timers (key, tenant, id, execution, node_id, correlation_key, status, fire_at, created_at, fired_at, late_by_ms,

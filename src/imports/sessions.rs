@@ -10,7 +10,7 @@ use super::{claude, codex, foreign, zagens};
 use crate::error::{Error, Result};
 use crate::ids::Name;
 use crate::json::{Json, replace_lone_surrogates};
-use crate::operation::TakesBytes;
+use crate::operation::{TakesBytes, Topic};
 use crate::store::Tx;
 use crate::tenants;
 use crate::threads::import::{Conversation, ImportedItem, ImportedThread, ImportedTurn, Known, Mark, TurnEnd};
@@ -156,6 +156,10 @@ pub(crate) fn chunk(tx: &Tx<'_>, arguments: ImportChunk) -> Result<ImportedChunk
         })
     })?;
     tenants::may_create(tx)?;
+    // Rows of the past are written past those who would tell which thread it is.
+    for topic in [Topic::Threads, Topic::Turns, Topic::ThreadItems, Topic::ThreadEvents, Topic::Usage] {
+        tx.touch_any(topic);
+    }
     let mut import = Import {
         tx,
         format,

@@ -137,6 +137,22 @@ pub(crate) fn claim(tx: &Tx<'_>, arguments: ClaimItems) -> Result<Vec<WorkItem>>
     Ok(claimed)
 }
 
+/// The items of an earlier claim that are still under the fence which it gave.
+pub(crate) fn claimed_before(tx: &Tx<'_>, claimed: &[(String, i64)]) -> Result<Vec<WorkItem>> {
+    let mut items = Vec::with_capacity(claimed.len());
+    for (id, fence) in claimed {
+        let key = tx.row(
+            "SELECT key FROM items WHERE tenant = ?1 AND id = ?2 AND fence = ?3 AND status = 'claimed'",
+            (tx.tenant, id, fence),
+            |row| Ok(row.get(0)?),
+        )?;
+        if let Some(key) = key {
+            items.push(by_key(tx, key)?);
+        }
+    }
+    Ok(items)
+}
+
 /// A queue that a claim takes from.
 struct Source {
     settings: Settings,

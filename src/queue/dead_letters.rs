@@ -89,7 +89,7 @@ pub(crate) fn redrive(store: &Store, arguments: Redrive) -> Result<Redriven> {
     store.write(|tx| tx.document("payload", arguments.payload.as_ref()))?;
     match (&arguments.id, &arguments.queue) {
         (Some(id), None) => {
-            store.write(|tx| redrive_one(tx, &Held::get(tx, id)?, arguments.payload.as_ref()))?;
+            store.once(|tx| redrive_one(tx, &Held::get(tx, id)?, arguments.payload.as_ref()))?;
             Ok(Redriven { redriven: 1, refused: Vec::new() })
         }
         (None, Some(queue)) => redrive_queue(store, queue, arguments.payload.as_ref()),

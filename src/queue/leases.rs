@@ -1,6 +1,6 @@
 //! Leases that have run out.
 
-use super::{ItemStatus, queues_with};
+use super::{ItemStatus, queues_with, touch};
 use crate::error::{Error, Result};
 use crate::ids::Name;
 use crate::page::Page;
@@ -108,12 +108,15 @@ fn parse_cursor(cursor: &str) -> Result<(i64, i64)> {
 /// Gives leases that ran out after `since` one more period, at most once per fence: the device slept, and their holders with it.
 pub(crate) fn grace(tx: &Tx<'_>, since: i64) -> Result<()> {
     for queue in queues_with(tx, ItemStatus::Claimed)? {
-        tx.execute(
+        let graced = tx.execute(
             "UPDATE items SET lease_expires_at = ?3 + lease_ms, graced_fence = fence
              WHERE queue = ?1 AND status = 'claimed' AND lease_expires_at > ?2 AND lease_expires_at <= ?3
                  AND (graced_fence IS NULL OR graced_fence < fence)",
             (queue, since, tx.now),
         )?;
+        if graced > 0 {
+            touch(tx, queue)?;
+        }
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ use super::{Backoff, QueueRate, queue_key};
 use crate::error::{Error, Result};
 use crate::ids::Name;
 use crate::json::Json;
+use crate::operation::Topic;
 use crate::store::{Columns, Tx};
 
 /// No more items than this of one key and class are in the index, where its key has limits at all.
@@ -118,6 +119,7 @@ impl Settings {
         if queue_key(tx, name)?.is_none() {
             let key = tx.next_key("SELECT key FROM queues WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1")?;
             tx.execute_one("INSERT INTO queues (key, tenant, name) VALUES (?1, ?2, ?3)", (key, tx.tenant, name))?;
+            tx.touch(Topic::Queues, name);
             return Self::of(tx, key);
         }
         Self::find(tx, name)?.ok_or_else(|| Error::not_found("queue", name))

@@ -18,12 +18,13 @@ use crate::events::NewEvent;
 use crate::executions::{Head, record};
 use crate::ids::Name;
 use crate::json::Json;
+use crate::operation::Topic;
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::retention::Pass;
 use crate::store::{Columns, Tx};
 
 pub use claim::ClaimItems;
-pub(crate) use claim::claim;
+pub(crate) use claim::{claim, claimed_before};
 pub use dead_letters::{DeadLetterId, ListDeadLetters, Redrive, Redriven};
 pub(crate) use dead_letters::{delete as delete_dead_letter, list as list_dead_letters, redrive};
 pub use enqueue::{EnqueueItem, EnqueueItems, UniqueFor};
@@ -403,6 +404,15 @@ impl Held {
     }
 }
 
+/// Says that items of a queue changed.
+fn touch(tx: &Tx<'_>, queue: i64) -> Result<()> {
+    if tx.is_heard() {
+        let name = tx.row("SELECT name FROM queues WHERE key = ?1", [queue], |row| Ok(row.get::<_, String>(0)?))?;
+        tx.touch(Topic::Items, &name.unwrap_or_default());
+    }
+    Ok(())
+}
+
 /// Keeps a queue's counters in step with `count` items that go from one status to another.
 fn shift(tx: &Tx<'_>, queue: i64, from: Option<ItemStatus>, to: ItemStatus, count: i64) -> Result<()> {
     if count == 0 || from == Some(to) {
@@ -416,6 +426,7 @@ fn shift(tx: &Tx<'_>, queue: i64, from: Option<ItemStatus>, to: ItemStatus, coun
         Some(from) => format!("UPDATE queues SET {from} = {from} - ?2, {to} = {to} + ?2 WHERE key = ?1"),
         None => format!("UPDATE queues SET {to} = {to} + ?2 WHERE key = ?1"),
     };
+    touch(tx, queue)?;
     tx.execute_one(&sql, (queue, count))
 }
 
@@ -425,6 +436,7 @@ fn remove(tx: &Tx<'_>, key: i64, queue: i64, status: ItemStatus) -> Result<()> {
     tx.execute("UPDATE tenants SET past_fence = ?2 WHERE number = ?1 AND past_fence < ?2", (tx.tenant, fence))?;
     tx.execute_one("DELETE FROM items WHERE key = ?1 AND status = ?2", (key, status))?;
     let status = status.as_str();
+    touch(tx, queue)?;
     tx.execute_one(&format!("UPDATE queues SET {status} = {status} - 1 WHERE key = ?1"), [queue])
 }
 
@@ -653,7 +665,11 @@ pub(crate) fn prune(tx: &Tx<'_>, cutoffs: Cutoffs, after: i64, limit: i64) -> Re
             pass.keep_until(tx.now + (at - cutoff));
         }
         if let Some(cutoff) = cutoffs.attempts {
-            pass.pruned += tx.execute("DELETE FROM attempts WHERE item = ?1 AND ended_at <= ?2", (key, cutoff))? as i64;
+            let pruned = tx.execute("DELETE FROM attempts WHERE item = ?1 AND ended_at <= ?2", (key, cutoff))?;
+            if pruned > 0 {
+                touch(tx, queue)?;
+            }
+            pass.pruned += pruned as i64;
             let next =
                 tx.row("SELECT min(ended_at) FROM attempts WHERE item = ?1", [key], |row| Ok(row.get::<_, Option<i64>>(0)?))?;
             if let Some(at) = next.flatten() {

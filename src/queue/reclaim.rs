@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::limits::{Settings, changed};
-use super::{AttemptOutcome, Held, ItemId, ItemStatus, WorkItem, by_key, log, queues_with, select_held, shift};
+use super::{AttemptOutcome, Held, ItemId, ItemStatus, WorkItem, by_key, log, queues_with, select_held, shift, touch};
 use crate::error::{Error, Result};
 use crate::events::NewEvent;
 use crate::executions::Head;
@@ -224,6 +224,7 @@ pub(crate) fn cancel(tx: &Tx<'_>, arguments: ItemId) -> Result<WorkItem> {
         }
         ItemStatus::Claimed => {
             tx.execute_one("UPDATE items SET cancel_requested = 1 WHERE key = ?1 AND status = 'claimed'", [item.key])?;
+            touch(tx, item.queue)?;
         }
         finished => {
             return Err(Error::conflict(format!("the work item {:?} is {} already", item.id, finished.as_str()))

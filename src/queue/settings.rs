@@ -6,6 +6,7 @@ use super::limits::{Settings, hold_key, json_column, rebalance_all, select_setti
 use super::{Backoff, ItemCounts, QueueStats};
 use crate::error::{Error, Result};
 use crate::ids::Name;
+use crate::operation::Topic;
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::store::Tx;
 
@@ -146,6 +147,7 @@ fn check(arguments: &ConfigureQueue) -> Result<()> {
 pub(crate) fn configure(tx: &Tx<'_>, arguments: ConfigureQueue) -> Result<QueueInfo> {
     check(&arguments)?;
     let settings = Settings::ensure(tx, &arguments.name)?;
+    tx.touch(Topic::Queues, &settings.name);
     // A new rate begins with a full bucket; the same one keeps what it has.
     let refill = arguments.rate_limit.as_ref().is_some_and(|rate| *rate != settings.rate_limit);
     let mut after = settings.clone();
@@ -181,6 +183,7 @@ pub(crate) fn configure(tx: &Tx<'_>, arguments: ConfigureQueue) -> Result<QueueI
 
 fn set_paused(tx: &Tx<'_>, name: &Name, paused: bool) -> Result<QueueInfo> {
     let settings = Settings::ensure(tx, name)?;
+    tx.touch(Topic::Queues, &settings.name);
     tx.execute_one("UPDATE queues SET paused = ?2 WHERE key = ?1", (settings.key, paused))?;
     Settings::of(tx, settings.key).map(QueueInfo::from)
 }
@@ -203,6 +206,7 @@ pub(crate) fn hold(tx: &Tx<'_>, arguments: HoldQueue) -> Result<QueueInfo> {
         .with("now", tx.now));
     }
     let settings = Settings::ensure(tx, &arguments.name)?;
+    tx.touch(Topic::Queues, &settings.name);
     match &arguments.key {
         Some(key) => hold_key(tx, &settings, key, arguments.until)?,
         None => {

@@ -8,7 +8,7 @@ use super::claim::DEFAULT_LEASE_MS;
 use super::enqueue::{EnqueueItem, insert};
 use super::limits::changed;
 use super::reclaim::{Ended, Ending, end_delivery};
-use super::{AttemptOutcome, Held, ItemStatus, LONGEST_DELAY_MS, LONGEST_LEASE_MS, check_ms, shift};
+use super::{AttemptOutcome, Held, ItemStatus, LONGEST_DELAY_MS, LONGEST_LEASE_MS, check_ms, shift, touch};
 use crate::error::{Error, ErrorCode, Result};
 use crate::events::{self, EventInput, NewEvent};
 use crate::executions::record;
@@ -205,6 +205,7 @@ pub(crate) fn renew(tx: &Tx<'_>, arguments: RenewLease) -> Result<Renewed> {
          WHERE key = ?1 AND fence = ?2 AND status = 'claimed'",
         (item.key, item.fence, lease_expires_at, lease_ms, &arguments.progress),
     )?;
+    touch(tx, item.queue)?;
     Ok(Renewed { lease_expires_at, cancel_requested: item.cancel_requested, late: item.is_late(tx.now) })
 }
 

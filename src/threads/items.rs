@@ -9,6 +9,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::executions::Created;
 use crate::ids::{Name, new_id};
 use crate::json::{Json, change, digest, given};
+use crate::operation::Topic;
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::store::{Columns, Tx};
 use crate::tenants;
@@ -199,7 +200,7 @@ arguments! {
 pub(super) struct Head {
     pub(super) key: i64,
     id: String,
-    thread: i64,
+    pub(super) thread: i64,
     pub(super) status: ThreadItemStatus,
 }
 
@@ -343,6 +344,7 @@ struct NewItem {
 /// Inserts an item at the end of a thread. Answers its key.
 fn insert(tx: &Tx<'_>, thread: &mut super::Head, item: &NewItem) -> Result<i64> {
     let message_at = item.kind.is_message().then_some(item.created_at);
+    tx.touch(Topic::ThreadItems, &thread.id);
     let position = thread.give_position(tx, &item.id.parse()?, message_at)?;
     let key = tx.next_key("SELECT key FROM thread_items WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1")?;
     tx.execute_one(
@@ -553,6 +555,7 @@ fn apply(tx: &Tx<'_>, item: &Head, mut changes: Changes) -> Result<()> {
     if ends || (is_indexed && status.is_ended()) {
         search::index_item(tx, item.key)?;
     }
+    super::tell(tx, Topic::ThreadItems, item.thread)?;
     super::Head::touch(tx, item.thread)
 }
 
@@ -570,6 +573,7 @@ pub(crate) fn delete(tx: &Tx<'_>, arguments: ThreadItemId) -> Result<()> {
         })?;
     let thread = thread.ok_or_else(|| Error::corrupt("thread_items", &item.id, "its thread is missing"))?;
     search::forget_item(tx, item.key)?;
+    tx.touch(Topic::ThreadItems, &thread);
     tx.execute_one("DELETE FROM thread_items WHERE key = ?1", [item.key])?;
     let last: Option<String> =
         tx.row("SELECT id FROM thread_items WHERE thread = ?1 ORDER BY position DESC LIMIT 1", [item.thread], |row| {

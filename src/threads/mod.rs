@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::executions::Created;
 use crate::ids::{Name, new_id};
 use crate::json::{Json, change, digest};
+use crate::operation::Topic;
 use crate::page::{self, Order, Page, PageBuilder, Recent};
 use crate::retention::Pass;
 use crate::store::{Columns, Tx};
@@ -199,6 +200,16 @@ fn by_key(tx: &Tx<'_>, key: i64) -> Result<Thread> {
         .ok_or_else(|| Error::corrupt("threads", &tx.number_of(key).to_string(), "its row is missing"))
 }
 
+/// Says that something of this topic changed in a thread.
+fn tell(tx: &Tx<'_>, topic: Topic, thread: i64) -> Result<()> {
+    if tx.is_heard() {
+        let id = tx.row("SELECT id FROM threads WHERE key = ?1", [thread], |row| Ok(row.get::<_, String>(0)?))?;
+        // Without its row, whoever reads it is told what is wrong.
+        id.map_or_else(|| tx.touch_any(topic), |id| tx.touch(topic, &id));
+    }
+    Ok(())
+}
+
 /// What the parts of a thread need of it.
 pub(crate) struct Head {
     pub(crate) key: i64,
@@ -223,6 +234,7 @@ impl Head {
     /// The position of a new item, which now is at the end of the thread. `message_at` is when it was made, where it is a message of a
     /// person or an assistant.
     pub(crate) fn give_position(&mut self, tx: &Tx<'_>, item_id: &Name, message_at: Option<i64>) -> Result<i64> {
+        tx.touch(Topic::Threads, &self.id);
         self.last_position += 1;
         tx.execute_one(
             update!(", last_position = ?4, head_item_id = ?5, last_message_at = coalesce(?6, last_message_at)"),
@@ -233,6 +245,7 @@ impl Head {
 
     /// The number of a new prompt of the inbox. It changes nothing that a thread shows.
     pub(crate) fn give_admitted(&mut self, tx: &Tx<'_>) -> Result<i64> {
+        tx.touch(Topic::Inbox, &self.id);
         self.last_admitted += 1;
         tx.execute_one("UPDATE threads SET last_admitted = ?2 WHERE key = ?1", (self.key, self.last_admitted))?;
         Ok(self.last_admitted)
@@ -240,6 +253,7 @@ impl Head {
 
     /// Says which item is at the end of the thread, once the one that was is deleted.
     pub(crate) fn set_end(&self, tx: &Tx<'_>, item_id: Option<&str>) -> Result<()> {
+        tx.touch(Topic::Threads, &self.id);
         tx.execute_one(update!(", head_item_id = ?4"), (self.key, tx.tenant, tx.now, item_id))
     }
 
@@ -250,6 +264,7 @@ impl Head {
 
     /// Says that something of a thread has changed.
     pub(crate) fn touch(tx: &Tx<'_>, key: i64) -> Result<()> {
+        tell(tx, Topic::Threads, key)?;
         tx.execute_one(update!(""), (key, tx.tenant, tx.now))
     }
 }
@@ -525,6 +540,9 @@ pub(crate) fn prune(tx: &Tx<'_>, cutoff: i64, after: i64, limit: i64) -> Result<
             pass.keep_until(tx.now.saturating_add(updated_at.saturating_sub(cutoff)));
         } else if !turns::is_any_open(tx, key)? {
             remove(tx, key)?;
+            for topic in [Topic::Threads, Topic::Turns, Topic::ThreadItems, Topic::ThreadEvents, Topic::Inbox] {
+                tx.touch_any(topic);
+            }
             pass.pruned += 1;
         }
     }

@@ -11,6 +11,7 @@ use super::items::{self, ThreadItemStatus};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::Name;
 use crate::json::{replace_lone_surrogates, unicode_escape};
+use crate::operation::Topic;
 use crate::store::{Columns, Tx};
 
 /// A piece of a text that streams. A stream is cut anywhere, also within a surrogate pair: a piece may begin with the second half of one, and
@@ -267,6 +268,7 @@ pub(crate) fn append(tx: &Tx<'_>, arguments: AppendText) -> Result<TextLength> {
     tx.text("delta", bytes as usize)?;
     let until = length + delta.length();
     if until > length {
+        super::tell(tx, Topic::ThreadItems, item.thread)?;
         tx.execute_one(
             "INSERT INTO item_deltas (item, until, bytes, low, text, high) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             (item.key, until, bytes, delta.low, &delta.text, delta.high),

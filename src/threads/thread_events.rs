@@ -6,6 +6,7 @@ use super::Head;
 use crate::error::{Error, Result};
 use crate::ids::Name;
 use crate::json::{Json, given};
+use crate::operation::Topic;
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::store::{Columns, Tx};
 
@@ -80,6 +81,7 @@ fn read(tx: &Tx<'_>, row: &Row<'_>, thread: &Head) -> Result<ThreadEvent> {
 pub(crate) fn append(tx: &Tx<'_>, arguments: AppendThreadEvent) -> Result<i64> {
     tx.document("data", arguments.data.as_ref())?;
     let thread = Head::get(tx, &arguments.thread_id)?;
+    tx.touch(Topic::ThreadEvents, &thread.id);
     // Not the largest key: that one may have been deleted.
     let sequence = tx.row(
         "INSERT INTO thread_event_sequences (tenant, last) VALUES (?1, 1) ON CONFLICT (tenant) DO UPDATE SET last = last + 1 RETURNING last",

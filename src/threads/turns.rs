@@ -12,6 +12,7 @@ use crate::events::types::check_error;
 use crate::executions::Created;
 use crate::ids::{Name, new_id};
 use crate::json::{Json, change, digest, given};
+use crate::operation::Topic;
 use crate::page::{self, Damaged, Order, Page, PageBuilder};
 use crate::store::{Columns, Store, Tx};
 use crate::{tenants, threads};
@@ -574,6 +575,7 @@ fn recover_step(tx: &Tx<'_>, live: &BTreeSet<&str>, after: i64) -> Result<(Recov
             }
             other => other?,
         }
+        tx.touch_any(Topic::Turns);
         step.interrupted.push(head.id.to_string());
     }
     Ok((step, looked_at, after))

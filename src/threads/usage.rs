@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::executions::Created;
 use crate::ids::Name;
 use crate::json::Json;
+use crate::operation::Topic;
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::store::{Columns, Store, Tx};
 use crate::tenants;
@@ -470,6 +471,9 @@ pub(crate) fn reprice(store: &Store, arguments: RepriceUsage) -> Result<Repriced
 }
 
 fn reprice_step(tx: &Tx<'_>, only_unpriced: bool, after: i64) -> Result<(Repriced, i64)> {
+    for topic in [Topic::Usage, Topic::Turns] {
+        tx.touch_any(topic);
+    }
     let prices = Prices::of(tx)?;
     let (first, last) = tx.keys();
     let first = first.max(after + 1);

@@ -37,6 +37,7 @@ impl OsCallback for Host {
 /// Exclusive handles on the files of one store.
 pub(super) struct Pool {
     vfs: String,
+    directory: String,
     util: OpfsSAHPoolUtil,
 }
 
@@ -50,7 +51,11 @@ impl Pool {
         if util.is_paused() {
             util.resume().await.map_err(|error| refuse(name, &error))?;
         }
-        Ok(Self { vfs, util })
+        Ok(Self { vfs, directory, util })
+    }
+
+    pub(super) fn directory(&self) -> &str {
+        &self.directory
     }
 
     pub(super) fn vfs(&self) -> &str {

@@ -17,11 +17,11 @@ export function memoryPlace() {
       const engine = await Engine.open({ name, storage: "memory", nowMs: clock.now() });
       const transport = {
         info: engine.info(),
-        send: async (calls, nowMs, _deadlines, _wait, bytes) => engine.run(calls, bytes, nowMs),
+        send: async ({ calls, nowMs, bytes }) => engine.run({ calls, nowMs, bytes }).answers,
         close: async () => engine.close(),
       };
       const store = await testing.openTestStore({ clock, name, transport });
-      return { store, call: async (operation, text) => readAnswer(engine.run([operation, text], undefined, clock.now())[0]) };
+      return { store, call: async (operation, text) => readAnswer(engine.run({ calls: [operation, text], nowMs: clock.now() }).answers[0]) };
     },
   };
 }

@@ -59,9 +59,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .map(|(index, pair)| Call {
                 operation: &pair[0],
                 given: Given { arguments: &pair[1], bytes: bytes.get(index).and_then(Option::as_deref) },
+                request: None,
             })
             .collect();
-        let answers = store.call_many(&calls).into_iter().map(envelope).map(|answer| match answer.bytes {
+        let answers = store.call_many(&calls).answers.into_iter().map(envelope).map(|answer| match answer.bytes {
             None => Answer::Text(answer.text),
             Some(bytes) => Answer::Both { text: answer.text, bytes: to_hex(&bytes) },
         });

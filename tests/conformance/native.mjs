@@ -24,7 +24,7 @@ export function nativePlace() {
     async openRaw({ clock, name }) {
       const store = await open({ clock, name });
       const transport = transports.get(name);
-      return { store, call: async (operation, text) => readAnswer((await transport.send([operation, text], clock.now()))[0]) };
+      return { store, call: async (operation, text) => readAnswer((await transport.send({ calls: [operation, text], nowMs: clock.now() }))[0]) };
     },
   };
 }
@@ -51,7 +51,7 @@ function startHost(onClose) {
     get ended() {
       return ended;
     },
-    async send(calls, nowMs, _deadlines, _wait, bytes) {
+    async send({ calls, nowMs, bytes }) {
       const answers = await new Promise((resolve, reject) => {
         if (ended !== undefined) return reject(new Error(ended));
         waiting.push({ resolve, reject });

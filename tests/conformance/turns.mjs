@@ -149,7 +149,8 @@ export const turns = {
     equal(await store.turns.recover({ liveOwnerIds: ["tab 2", "tab 3"] }), { interrupted: ["gone", "of nobody", "elsewhere"] });
     match(await store.turns.get("gone"), { status: "interrupted", endedAt: clock.now(), durationMs: 100, error: { code: "owner_gone" } });
     match((await store.turns.get("gone")).error.message, /tab 1/);
-    match((await store.turns.get("of nobody")).error.message, /no owner/);
+    // Where nobody was named, it is this client.
+    match((await store.turns.get("of nobody")).error.message, /is gone/);
     match(await store.items.get("streams in gone"), { status: "interrupted", text: "so far", endedAt: clock.now() });
     match(await store.items.get("streams in live"), { status: "in_progress" });
     match(await store.threads.get("other"), { updatedAt: clock.now() });

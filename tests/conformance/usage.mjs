@@ -180,12 +180,12 @@ export const usage = {
       equal(buckets.reduce((sum, { inputTokens }) => sum + inputTokens, 0), totals.inputTokens);
       return buckets.map(({ key, inputTokens }) => [key, inputTokens]);
     };
-    // Half-hours of three days around the changes of Cairo 2023-04-28 (00:00 to 01:00) and Havana 2026-11-01 (01:00 back to 00:00).
-    for (const first of [Date.UTC(2023, 3, 26, 22), Date.UTC(2026, 9, 31, 4)]) {
+    // Half-hours of three days around the changes of Cairo 2023-04-28 (00:00 to 01:00) and Havana 2023-11-05 (01:00 back to 00:00).
+    for (const first of [Date.UTC(2023, 3, 26, 22), Date.UTC(2023, 10, 4, 4)]) {
       for (const n of range(3 * 48)) await record(store, { inputTokens: 1, createdAt: first + (n * hour) / 2 });
     }
     equal((await sums("Africa/Cairo")).slice(0, 4), [["2023-04-27", 48], ["2023-04-28", 46], ["2023-04-29", 48], ["2023-04-30", 2]]);
-    equal((await sums("America/Havana")).slice(-3), [["2026-10-31", 48], ["2026-11-01", 50], ["2026-11-02", 46]]);
+    equal((await sums("America/Havana")).slice(-3), [["2023-11-04", 48], ["2023-11-05", 50], ["2023-11-06", 46]]);
     for (const zone of ["Pacific/Apia", "Asia/Kathmandu", "America/St_Johns", "Australia/Lord_Howe"]) await sums(zone);
   },
 

@@ -186,6 +186,8 @@ test("a manual clock goes with each call, as it was when the call was made", asy
 test("info() of a transport of one's own tells the name, and what the transport tells", async () => {
   const transport = { ...fakeTransport(), info: { version: "9", schemaVersion: 1, sqliteVersion: "3", storage: "memory" } };
   const store = await openTestStore({ transport, name: "mine" });
-  assert.deepEqual(await store.info(), { name: "mine", ...transport.info });
+  const { clientId, ...info } = await store.info();
+  assert.deepEqual(info, { name: "mine", ...transport.info });
+  assert.match(clientId, /^.{8,}$/);
   assert.equal(await store.persist(), false);
 });

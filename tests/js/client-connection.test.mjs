@@ -187,10 +187,41 @@ test("when the worker ends, reads are sent again to the next one and writes are 
   const write = call(connection, "write");
   await settled();
   first.end("it was terminated");
-  const unknown = "write: outcome unknown: the store's worker ended while the call ran (it was terminated).";
+  const unknown = "write: outcome unknown: the store's host ended while the call ran (it was terminated).";
   await assert.rejects(write, (error) => failsWith("timeout", unknown)(error) && error.retryable);
   assert.equal(await read, "read again");
   assert.equal(await call(connection, "write"), "write again");
+});
+
+test("over a host that repeats, what is unanswered is sent again in the order of its numbers, marked, and settles with the next one's answer", async () => {
+  const first = Object.assign(mortalTransport("opfs"), { repeats: true });
+  const second = Object.assign(fakeTransport((operation) => `${operation} again`), { repeats: true, info: { storage: "opfs" } });
+  const sent = [];
+  for (const transport of [first, second]) {
+    const { send } = transport;
+    transport.send = (message, wait) => {
+      sent.push({ ...message.requests, waits: wait?.ms !== undefined });
+      return send.call(transport, message, wait);
+    };
+  }
+  const [connection] = connectTo(first, second);
+  await connection.open();
+  const answered = call(connection, "zero");
+  await settled();
+  first.answer();
+  assert.equal(await answered, "answered");
+  const calls = [call(connection, "write"), call(connection, "read", { writes: false })];
+  await settled();
+  calls.push(call(connection, "claim", { waitMs: 60_000 }));
+  await settled();
+  first.end("it was terminated");
+  calls.push(call(connection, "later"));
+  assert.deepEqual(await Promise.all(calls), ["write again", "read again", "claim again", "later again"]);
+  const again = sent.slice(3).flatMap(({ numbers, again = [] }) => numbers.map((number, index) => [number, again[index] === true]));
+  assert.deepEqual(again, [[2, true], [3, true], [4, true], [5, false]]);
+  assert.deepEqual(sent.map(({ acked }) => acked), [0, ...sent.slice(1).map(() => 1)]);
+  await call(connection, "last");
+  assert.equal(sent.at(-1).acked, 5);
 });
 
 test("calls made after the worker's end wait for the next one", async () => {
@@ -280,13 +311,20 @@ test("a host that is ready after all is closed", async () => {
   assert.equal(transport.closed, 1);
 });
 
-test("a suspended store opens again with the next call", async () => {
-  const [first, second] = [mortalTransport("opfs"), fakeTransport((operation) => operation)];
-  const [connection] = connectTo(first, second);
-  await connection.open();
-  connection.suspend();
-  assert.equal(first.closed, 1);
-  assert.equal(await call(connection, "a"), "a");
+test("a suspended store opens again with the next call, or when the page is back and something waits", async () => {
+  for (const back of [(connection) => call(connection, "b"), (connection) => connection.resume()]) {
+    const [first, second] = [Object.assign(mortalTransport("opfs"), { repeats: true }), fakeTransport((operation) => operation)];
+    first.suspend = () => first.end("put aside");
+    const [connection, attempts] = connectTo(first, second);
+    await connection.open();
+    const unanswered = call(connection, "a");
+    await settled();
+    connection.suspend();
+    await settled();
+    assert.equal(attempts.length, 1, "nothing is begun in a page that is put aside");
+    void back(connection);
+    assert.equal(await unanswered, "a");
+  }
 });
 
 test("handles of one name share one connection; the last close ends it; calls on a closed handle are refused", async () => {

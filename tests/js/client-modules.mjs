@@ -6,7 +6,7 @@ import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
 import { root } from "../../scripts/run.mjs";
 
-const client = ["open", "testing", "calls", "connection", "encode", "errors", "sweeper"].map((name) => `client/${name}`);
+const client = ["open", "testing", "calls", "connection", "encode", "errors", "sweeper", "subscriptions", "live", "tail"].map((name) => `client/${name}`);
 const sources = [...client, "host/host", "host/protocol"];
 
 const noWasm = "export const loadWasm = null, openEngine = null, unavailable = null;";
@@ -21,6 +21,7 @@ await build({
   format: "esm",
   target: "es2022",
   platform: "neutral",
+  define: { RUNKEEP_VERSION: '"0.0.0"' },
   plugins: [{ name: "no-wasm", setup: ({ onLoad }) => onLoad({ filter: /host\/boot\.ts$/ }, () => ({ contents: noWasm })) }],
 });
 const url = pathToFileURL(outfile).href;
@@ -35,7 +36,7 @@ export function fakeTransport(respond = () => null) {
     messages: [],
     closed: 0,
     ended: undefined,
-    async send(calls, nowMs, deadlines) {
+    async send({ calls, nowMs, deadlines }) {
       const message = { nowMs, deadlines, calls: [] };
       for (let index = 0; index < calls.length; index += 2) message.calls.push([calls[index], JSON.parse(calls[index + 1])]);
       transport.messages.push(message);

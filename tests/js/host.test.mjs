@@ -6,18 +6,22 @@ import { modules } from "./client-modules.mjs";
 const { groupLimit, Host, sharedNow, waitingLimit } = modules;
 
 function setUp(run = (calls) => calls.filter((_, index) => index % 2 === 0).map((operation) => `${operation} done`)) {
-  const state = { runs: [], closed: 0, tasks: [], crashes: [], answers: {} };
+  const state = { runs: [], closed: 0, tasks: [], crashes: [], told: [], answers: {} };
   const engine = {
-    run(calls, _bytes, nowMs) {
-      state.runs.push({ calls, nowMs });
-      return run(calls, nowMs);
+    run(group) {
+      state.runs.push(group);
+      return { answers: run(group.calls), ...(state.changes && { changes: JSON.stringify(state.changes) }) };
     },
     close: () => state.closed++,
   };
-  const host = new Host(engine, (task) => state.tasks.push(task), (reason) => state.crashes.push(reason));
-  const submit = (name, { nowMs, deadlines, count = 1, args = "{}" } = {}) => {
+  const host = new Host(engine, {
+    schedule: (task) => state.tasks.push(task),
+    onCrash: (reason) => state.crashes.push(reason),
+    onChange: (changes) => state.told.push([changes, Object.keys(state.answers)]),
+  });
+  const submit = (name, { count = 1, args = "{}", ...more } = {}) => {
     const calls = Array.from({ length: count }, () => [name, args]).flat();
-    host.submit(calls, nowMs, deadlines, (answers) => {
+    return host.submit({ calls, ...more }, (answers) => {
       assert.ok(!(name in state.answers), "answered once");
       state.answers[name] = answers;
     });
@@ -121,4 +125,69 @@ test("close runs what waits, then closes the engine", () => {
   assert.equal(state.closed, 1);
   work();
   assert.equal(state.runs.length, 2);
+});
+
+test("what is in the background lets others go first, but not for ever", () => {
+  const { runs, submit, work } = setUp();
+  submit("import", { background: true });
+  submit("import 2", { background: true });
+  for (let n = 0; n < 40; n++) submit(`call ${n}`, { nowMs: n });
+  work();
+  const order = runs.map(({ calls }) => calls[0]);
+  assert.equal(order.length, 42);
+  assert.deepEqual([order.indexOf("import"), order.indexOf("import 2")], [20, 41]);
+});
+
+test("the engine learns whose calls they are, which were sent before, and what has arrived", () => {
+  const { runs, submit, work } = setUp();
+  submit("a", { client: "one", count: 2, requests: { numbers: [7, 8], again: [true, false], acked: 5 } });
+  submit("b", { client: "two", requests: { numbers: [1], acked: 0 } });
+  submit("c");
+  submit("d", { client: "one", requests: { numbers: [9], acked: 6 } });
+  work();
+  const [{ clients, requests, acked }] = runs;
+  assert.deepEqual(clients, ["one", "two"]);
+  assert.deepEqual(requests, [0, 7, 1, 0, 8, 0, 1, 1, 0, -1, 0, 0, 0, 9, 0]);
+  assert.deepEqual(acked, [6, 0]);
+});
+
+test("changes are told after the answers", () => {
+  const { state, submit, work } = setUp();
+  state.changes = [{ tenant: "default", topics: { events: ["run"] } }];
+  submit("a");
+  work();
+  assert.deepEqual(state.told, [[state.changes, ["a"]]]);
+});
+
+test("a host that has left answers nothing, and its engine is closed", () => {
+  const { answers, state, submit, work, host } = setUp();
+  submit("a");
+  host.leave();
+  host.leave();
+  submit("b");
+  work();
+  assert.deepEqual([answers, state.runs, state.closed], [{}, [], 1]);
+});
+
+test("several that drive sweeps have one for all in an interval, and another at once while there is more", async () => {
+  let more = false;
+  const { runs, work, host } = setUp(() => [JSON.stringify({ ok: { more } })]);
+  const tick = (nowMs) => {
+    const report = host.tick(1_000, nowMs);
+    work();
+    return report;
+  };
+  await tick(5_000);
+  await tick(5_500);
+  assert.equal(runs.length, 1);
+  more = true;
+  await tick(6_000);
+  await tick(6_001);
+  more = false;
+  await tick(6_002);
+  await tick(6_003);
+  assert.equal(runs.length, 4);
+  await tick(100);
+  assert.equal(runs.length, 5, "after a clock that was put back");
+  assert.deepEqual(runs[0].calls, ["sweep", '{"intervalMs":1000}']);
 });

@@ -1,5 +1,5 @@
 // What the types must accept and refuse: checked by tsc, never run.
-import type { Store } from "../../www/client/index.js";
+import { openStore, type Store } from "../../www/client/index.js";
 
 export async function checks(store: Store): Promise<void> {
   await store.events.append("e", { type: "node_failed", data: { nodeId: "n", error: "e", attempt: 1, retryable: true } });
@@ -35,6 +35,60 @@ export async function checks(store: Store): Promise<void> {
 
   const [claimed] = await store.queue.claim({ workerId: "w", queues: ["q"] });
   if (claimed) await store.queue.complete(claimed, { output: { any: "thing" } });
+  const stop = store.subscribe({ topics: ["events", "items"], ids: ["e"] }, ({ reason, topics }) => {
+    if (reason !== "start") topics.events?.map((id) => id.toUpperCase());
+    // @ts-expect-error null stands for anything
+    topics.items satisfies readonly string[] | undefined;
+    // @ts-expect-error there is no such topic
+    topics.evnts;
+  });
+  stop();
+  store.subscribe((change) => change.reason);
+  using subscription = acme.subscribe({ topics: "queues" }, () => {});
+  subscription();
+  // @ts-expect-error there is no such topic
+  store.subscribe({ topics: "evnts" }, () => {});
+
+  const running = store.live((s) => s.executions.list({ status: "running" }));
+  const snapshot = running.getSnapshot();
+  if (snapshot.status === "ready") snapshot.data.items.map(({ workflowId }) => workflowId.toUpperCase());
+  // @ts-expect-error there may be no data yet
+  snapshot.data.items;
+  running.subscribe(() => {})();
+  const sizes = acme.live(async (s) => (await s.queues.stats({ queue: "q" })) && [1]);
+  sizes.getSnapshot().data?.map((size) => size.toFixed());
+  // @ts-expect-error a live query only reads
+  store.live((s) => s.executions.create({ workflowId: "w" }));
+  // @ts-expect-error what concerns the whole store is not there
+  acme.live((s) => s.tenants.list());
+  store.live((s) => s.tenants.list());
+  // @ts-expect-error nor what is no operation of a namespace
+  store.live((s) => s.sweep());
+
+  for await (const event of acme.events.tail({ executionId: "e", after: 3 }, { signal: new AbortController().signal })) {
+    if (event.type === "node_completed") event.data.durationMs.toFixed();
+  }
+  // @ts-expect-error whose events
+  store.events.tail({});
+  for await (const { sequence, data } of acme.threadEvents.tail({ threadId: "t" })) sequence.toFixed(data as number);
+  // @ts-expect-error of which thread
+  store.threadEvents.tail({});
+  for await (const piece of store.items.tail("i", { after: 3 })) piece.toUpperCase();
+  store.live((s) => s.items.readText("i")).getSnapshot().data?.text.toUpperCase();
+
+  store.on("ownerchange", ({ owner }) => owner === true)();
+  // @ts-expect-error there is no such event
+  store.on("ownerchanged", () => {});
+  // @ts-expect-error it is the whole store that has an owner
+  acme.on;
+  const { owner, clientId } = await store.info();
+  (owner satisfies boolean | undefined) && clientId?.toUpperCase();
+  await openStore({ durability: "strict" });
+  // @ts-expect-error relaxed or strict
+  await openStore({ durability: "full" });
+  // @ts-expect-error it concerns the whole store
+  acme.exportDatabase;
+
   // @ts-expect-error an integer
   await store.queue.enqueue({ queue: "q", priority: "high" });
 }

@@ -158,7 +158,7 @@ impl World {
         let texts: Vec<String> = ops.iter().map(|op| op.arguments.to_string()).collect();
         let calls: Vec<Call<'_>> = ops.iter().zip(&texts).map(|(op, arguments)| Call::new(op.name, arguments)).collect();
         let answers: Vec<_> =
-            self.stores[store].call_many(&calls).into_iter().map(|answer| answer.map(|answer| answer.text)).collect();
+            self.stores[store].call_many(&calls).answers.into_iter().map(|answer| answer.map(|answer| answer.text)).collect();
         let group = if ops.len() > 1 { format!(" (of {} together)", ops.len()) } else { String::new() };
         for (op, answer) in ops.iter().zip(&answers) {
             let shown = match answer {

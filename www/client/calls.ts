@@ -130,7 +130,7 @@ async function toBytes(operation: string, given: unknown): Promise<Uint8Array> {
 }
 
 // Not instanceof: it may come from another window.
-function isAbortSignal(value: unknown): boolean {
+export function isAbortSignal(value: unknown): value is AbortSignal {
   return isObject(value) && "aborted" in value && "addEventListener" in value;
 }
 
@@ -142,8 +142,21 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-function misused(operation: string, expected: string, got: unknown): RunkeepError {
+export function misused(operation: string, expected: string, got: unknown): RunkeepError {
   return invalid(`${operation}: ${expected}; got ${describe(got)}.`);
+}
+
+/** Refuses what is not an object of these members. */
+export function checkMembers(where: string, value: unknown, known: string[]): void {
+  if (!isObject(value)) throw invalid(`${where}: expected an object, got ${describe(value)}.`);
+  const unknown = Object.keys(value).find((key) => !known.includes(key));
+  if (unknown !== undefined) throw invalid(`${where}: unknown option ${JSON.stringify(unknown)}; there are ${known.join(", ")}.`);
+}
+
+/** The error that rows which cannot be read are to those who wanted all. */
+export function damaged(operation: string, rows: NonNullable<Page<unknown>["damaged"]>): RunkeepError {
+  const named = rows.map(({ table, id, reason }) => `${table} ${id} (${reason})`).join(", ");
+  return new RunkeepError("corrupt", `${operation} met rows that cannot be read: ${named}.`, { details: { damaged: rows } });
 }
 
 /** A value as part of an error message. */
@@ -173,10 +186,7 @@ class LazyList<T> implements List<T> {
     do {
       const page: Page<T> = await this.#fetch(cursor);
       yield* page.items;
-      if (page.damaged?.length) {
-        const rows = page.damaged.map(({ table, id, reason }) => `${table} ${id} (${reason})`).join(", ");
-        throw new RunkeepError("corrupt", `${this.#operation} met rows that cannot be read: ${rows}.`, { details: { damaged: page.damaged } });
-      }
+      if (page.damaged?.length) throw damaged(this.#operation, page.damaged);
       cursor = page.nextCursor ?? undefined;
     } while (cursor !== undefined);
   }

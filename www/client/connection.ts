@@ -1,5 +1,5 @@
 // The calls of one store between the moment they are made and the moment they are settled, whatever becomes of the host.
-import { groupLimit, sharedNow, waitingLimit, type Answer, type HostInfo, type Transport, type Wait } from "../host/protocol.js";
+import { groupLimit, sharedNow, waitingLimit, type Answer, type Change, type HostInfo, type Transport, type Wait } from "../host/protocol.js";
 import { RunkeepError, toRunkeepError } from "./errors.js";
 
 export type Connect = (signal: AbortSignal) => Promise<Transport>;
@@ -18,6 +18,8 @@ interface CallSettings {
 }
 
 interface Call {
+  /** Rises with each call: the store tells by it whether it has applied the call already. */
+  readonly number: number;
   readonly operation: string;
   readonly args: string;
   readonly bytes: Uint8Array | undefined;
@@ -30,22 +32,40 @@ interface Call {
   readonly wait: Wait | undefined;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: unknown) => void;
+  /** Whether it was ever sent. */
   sent: boolean;
+  /** Over which it was sent, and is not answered yet. */
+  via: Transport | undefined;
   /** Stops listening to the caller's signal. */
   ignoreSignal?: () => void;
 }
+
+/** What becomes of the store itself, by name. */
+export interface ConnectionEvents {
+  ownerchange: { readonly owner: boolean };
+  versionchange: { readonly message: string };
+  storagelow: { readonly usage?: number; readonly quota?: number };
+  storagelost: { readonly message: string };
+}
+
+type OnChange = (changes: Change[] | "all") => void;
 
 export class Connection {
   readonly #connect: Connect;
   readonly #now: (() => number) | undefined;
   readonly #aborter = new AbortController();
+  readonly #changeListeners = new Set<OnChange>();
+  readonly #eventListeners = new Map<string, Set<(detail: never) => void>>();
   #transport: Transport | undefined;
   #connecting: Promise<void> | undefined;
   /** Why nothing can be called any more. */
   #over: RunkeepError | undefined;
+  #isSuspended = false;
   #info: HostInfo | undefined;
 
+  /** In the order of their numbers. */
   readonly #calls = new Set<Call>();
+  #lastNumber = 0;
   #size = 0;
   #unsent: Call[] = [];
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -68,16 +88,29 @@ export class Connection {
   }
 
   async #open(attempts: number): Promise<void> {
+    const isFirst = this.#transport === undefined;
+    let transport: Transport;
     for (let attempt = 1; ; attempt++) {
       try {
-        this.#transport = await this.#connect(this.#aborter.signal);
+        transport = await this.#connect(this.#aborter.signal);
         break;
       } catch (error) {
         if (attempt === attempts || this.#over) throw toRunkeepError(error);
       }
     }
-    this.#info = this.#transport.info;
-    if (!this.#over) this.#flush();
+    this.#transport = transport;
+    const { owner = true } = this.#info ?? {};
+    this.#info = transport.info;
+    transport.whenEnded?.then(() => this.#onTransportEnd(transport));
+    if (this.#over) return;
+    // What the last host left unanswered goes before what was called since.
+    for (const call of this.#calls) if (call.via && call.via !== transport) this.#takeBack(call, call.via);
+    // Before the calls, so that what they change is told.
+    if (this.#changeListeners.size > 0) this.#listen();
+    this.#flush();
+    if (isFirst) return;
+    if (this.#info?.owner !== undefined && this.#info.owner !== owner) this.emit("ownerchange", { owner: this.#info.owner });
+    this.#tell("all");
   }
 
   async call(operation: string, args: string, { writes, timeoutMs, signal, waitMs = 0, bytes }: CallSettings): Promise<unknown> {
@@ -91,7 +124,8 @@ export class Connection {
       const deadline = sharedNow() + timeoutMs + waitMs;
       const aborter = new AbortController();
       const wait = waitMs > 0 ? { ms: waitMs, signal: aborter.signal } : undefined;
-      const call: Call = { operation, args, bytes, size, writes, nowMs: this.#now?.(), timeoutMs, deadline, wait, resolve, reject, sent: false };
+      const number = ++this.#lastNumber;
+      const call: Call = { number, operation, args, bytes, size, writes, nowMs: this.#now?.(), timeoutMs, deadline, wait, resolve, reject, sent: false, via: undefined };
       if (signal) {
         const onAbort = () => {
           aborter.abort();
@@ -103,18 +137,73 @@ export class Connection {
       this.#calls.add(call);
       this.#size += size;
       this.#watch(deadline);
-      // All calls of one turn of the page's code go together.
-      if (this.#unsent.push(call) === 1) queueMicrotask(() => this.#flush());
+      // All calls of one turn of the page's code go together; what was left unanswered when the page was put aside, too.
+      if (this.#unsent.push(call) === 1 || this.#isSuspended) queueMicrotask(() => this.#flush());
+      this.#isSuspended = false;
     });
     // Made an error here, where its stack leads to the caller.
-    return readAnswer(answer);
+    return this.#read(answer);
   }
 
-  /** Gives the storage back while the page is kept for the back button; the next call opens it again. */
+  /** Has a sweep done, unless another page has had it within the interval. */
+  async tick(intervalMs: number, timeoutMs: number): Promise<{ more: boolean }> {
+    const transport = this.#transport;
+    if (!transport?.tick || transport.ended !== undefined || this.#over) {
+      return (await this.call("sweep", JSON.stringify({ intervalMs }), { writes: true, timeoutMs })) as { more: boolean };
+    }
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const late = new Promise<never>((_, reject) => (timer = setTimeout(() => reject(new RunkeepError("timeout", "The sweep was not answered in time.")), timeoutMs)));
+    try {
+      return this.#read(await Promise.race([transport.tick(intervalMs, this.#now?.()), late])) as { more: boolean };
+    } catch (error) {
+      // The way was lost: the next tick takes the new one.
+      if (transport.ended !== undefined && !this.#over) return { more: false };
+      throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** What is read after this was called holds all that is not reported. `"all"`: anything may have changed, for the way was lost. */
+  listen(onChange: OnChange): () => void {
+    this.#changeListeners.add(onChange);
+    if (this.#changeListeners.size === 1) this.#listen();
+    return () => {
+      if (this.#changeListeners.delete(onChange) && this.#changeListeners.size === 0 && this.#transport?.ended === undefined) this.#transport?.listen?.(undefined);
+    };
+  }
+
+  on<Name extends keyof ConnectionEvents>(event: Name, listener: (detail: ConnectionEvents[Name]) => void): () => void {
+    const listeners = this.#eventListeners.get(event) ?? new Set();
+    this.#eventListeners.set(event, listeners.add(listener));
+    return () => listeners.delete(listener);
+  }
+
+  emit<Name extends keyof ConnectionEvents>(event: Name, detail: ConnectionEvents[Name]): void {
+    for (const listener of this.#eventListeners.get(event) ?? []) queueMicrotask(() => (listener as (detail: ConnectionEvents[Name]) => void)(detail));
+  }
+
+  /** The data is gone. */
+  lose(error: RunkeepError): void {
+    if (this.#over) return;
+    this.#over = error;
+    this.#rejectAll();
+    this.emit("storagelost", { message: error.message });
+    this.#tell("all");
+  }
+
+  /** Gives everything up while the page is kept for the back button; `resume` or the next call opens the store again. */
   suspend(): void {
-    if (this.#info?.storage !== "opfs") return;
-    this.#transport?.close().catch(() => {});
-    this.#transport = undefined;
+    if (this.#info?.storage !== "opfs" || !this.#transport?.suspend) return;
+    this.#isSuspended = true;
+    this.#transport.suspend();
+  }
+
+  resume(): void {
+    this.#isSuspended = false;
+    if (this.#transport?.ended === undefined || this.#over) return;
+    if (this.#unsent.length > 0) this.#flush();
+    else if (this.#changeListeners.size > 0) this.open(reconnectAttempts).catch(() => {});
   }
 
   /** Calls in flight are answered where the host still can, and rejected with `closed` otherwise. */
@@ -132,11 +221,27 @@ export class Connection {
     }
   }
 
+  #listen(): void {
+    if (this.#transport?.ended === undefined) this.#transport?.listen?.((changes) => this.#tell(changes));
+  }
+
+  #tell(changes: Change[] | "all"): void {
+    for (const onChange of [...this.#changeListeners]) onChange(changes);
+  }
+
+  /** Who listens hears of the next owner, without a call being made. */
+  #onTransportEnd(transport: Transport): void {
+    if (this.#transport !== transport || this.#over || this.#isSuspended || this.#changeListeners.size === 0) return;
+    if (this.#info?.storage === "memory") this.#lose(transport);
+    else this.open(reconnectAttempts).catch((error) => this.#rejectAll(error));
+  }
+
   #flush(): void {
-    if (this.#unsent.length === 0) return;
+    if (this.#unsent.length === 0 || this.#isSuspended) return;
     const transport = this.#transport;
     if (transport && transport.ended === undefined) {
-      const calls = this.#unsent.filter((call) => this.#calls.has(call));
+      // What is sent again goes first, as it did before.
+      const calls = this.#unsent.filter((call) => this.#calls.has(call)).sort((a, b) => a.number - b.number);
       this.#unsent = [];
       for (const message of intoMessages(calls)) void this.#send(transport, message);
     } else if (transport && this.#info?.storage === "memory") {
@@ -147,15 +252,29 @@ export class Connection {
   }
 
   async #send(transport: Transport, calls: Call[]): Promise<void> {
-    for (const call of calls) call.sent = true;
+    const again = calls.map(({ sent }) => sent);
+    for (const call of calls) {
+      call.sent = true;
+      call.via = transport;
+    }
+    const [first] = calls;
+    // The set is in the order of numbers.
+    const [oldest] = this.#calls;
     let answers: Answer[];
     try {
       answers = await transport.send(
-        calls.flatMap(({ operation, args }) => [operation, args]),
-        calls[0]?.nowMs,
-        calls.map(({ deadline }) => deadline),
-        calls[0]?.wait,
-        calls.some(({ bytes }) => bytes) ? calls.map(({ bytes }) => bytes) : undefined,
+        {
+          calls: calls.flatMap(({ operation, args }) => [operation, args]),
+          nowMs: first!.nowMs,
+          deadlines: calls.map(({ deadline }) => deadline),
+          ...(calls.some(({ bytes }) => bytes) && { bytes: calls.map(({ bytes }) => bytes) }),
+          ...(transport.repeats && {
+            requests: { numbers: calls.map(({ number }) => number), ...(again.includes(true) && { again }), acked: (oldest ?? first!).number - 1 },
+          }),
+          ...(isBackground(first!) && { background: true }),
+        },
+        // One that is sent again has waited already.
+        first!.wait && { ...first!.wait, ms: Math.max(0, Math.min(first!.wait.ms, first!.deadline - first!.timeoutMs - sharedNow())) },
       );
     } catch (error) {
       return this.#unanswered(transport, calls, error);
@@ -170,19 +289,37 @@ export class Connection {
     } else if (this.#info?.storage === "memory") {
       this.#lose(transport);
     } else {
-      const message = `outcome unknown: the store's worker ended while the call ran (${transport.ended})`;
-      for (const call of calls) {
-        if (call.writes) this.#reject(call, new RunkeepError("timeout", `${call.operation}: ${message}.`));
-        else this.#unsent.push(call);
-      }
+      for (const call of calls) if (call.via === transport) this.#takeBack(call, transport);
       this.#flush();
     }
   }
 
+  /** To be sent again, where that is safe. */
+  #takeBack(call: Call, transport: Transport): void {
+    call.via = undefined;
+    if (!call.writes || transport.repeats) this.#unsent.push(call);
+    else this.#reject(call, new RunkeepError("timeout", `${call.operation}: outcome unknown: the store's host ended while the call ran (${transport.ended}).`));
+  }
+
   #lose(transport: Transport): void {
     const message = `The store was in memory only, and its host ended: ${transport.ended}. Close it and open it anew.`;
-    this.#over ??= new RunkeepError("storage_lost", message);
-    this.#rejectAll();
+    this.lose(new RunkeepError("storage_lost", message));
+  }
+
+  #read(answer: Answer): unknown {
+    const { text, bytes } = typeof answer === "string" ? { text: answer } : answer;
+    const { ok, error } = JSON.parse(text) as { ok?: unknown; error?: { code: string } };
+    if (error !== undefined) {
+      if (error.code === "quota_exceeded") void this.#tellOfRoom();
+      throw toRunkeepError(error);
+    }
+    return bytes ? { ...(ok as object), bytes } : ok;
+  }
+
+  async #tellOfRoom(): Promise<void> {
+    if (!this.#eventListeners.get("storagelow")?.size) return;
+    const { usage, quota } = (await globalThis.navigator?.storage?.estimate?.()) ?? {};
+    this.emit("storagelow", { ...(usage !== undefined && { usage }), ...(quota !== undefined && { quota }) });
   }
 
   /** Whether the call was still open. */
@@ -230,18 +367,16 @@ export class Connection {
   }
 }
 
-function readAnswer(answer: Answer): unknown {
-  const { text, bytes } = typeof answer === "string" ? { text: answer } : answer;
-  const { ok, error } = JSON.parse(text) as { ok?: unknown; error?: unknown };
-  if (error !== undefined) throw toRunkeepError(error);
-  return bytes ? { ...(ok as object), bytes } : ok;
+/** What may take long, and for which nobody waits at a screen. */
+function isBackground({ operation }: Call): boolean {
+  return operation.startsWith("imports.") || operation === "sweep";
 }
 
 function intoMessages(calls: Call[]): Call[][] {
   const messages: Call[][] = [];
   let [last, size]: [Call[], number] = [[], 0];
   for (const call of calls) {
-    const alone = call.wait !== undefined || last[0]?.wait !== undefined;
+    const alone = call.wait !== undefined || last[0]?.wait !== undefined || isBackground(call) || (last[0] && isBackground(last[0]));
     const fits = !alone && last.length < groupLimit.calls && size + call.size <= groupLimit.size && last[0]?.nowMs === call.nowMs;
     if (!fits || last.length === 0) {
       messages.push((last = []));

@@ -1,4 +1,4 @@
-// What time brings is done by sweeps, and the page drives them.
+// What time brings is done by sweeps, and the page drives them. Where several pages do, the host sweeps once for all.
 import type { SweepReport } from "./generated.js";
 
 const mostInARow = 20;

@@ -1,10 +1,10 @@
 // For the tests of programs that use runkeep: a clock by hand, a store of one's own.
 import type { Transport } from "../host/protocol.js";
-import { describe } from "./calls.js";
+import { checkMembers, describe } from "./calls.js";
 import { invalid } from "./errors.js";
-import { checkMembers, checkName, checkStorage, openWith, type Store } from "./open.js";
+import { checkName, checkStorage, openWith, type Store } from "./open.js";
 
-export type { HostInfo, Transport } from "../host/protocol.js";
+export type { Answer, Calls, Change, HostInfo, Transport, Wait } from "../host/protocol.js";
 export type { Store } from "./open.js";
 
 export interface ManualClock {
@@ -50,5 +50,5 @@ export async function openTestStore(options: TestStoreOptions = {}): Promise<Sto
   if (clock !== undefined && typeof clock?.now !== "function") {
     throw invalid(`clock must be a clock with now(), as of manualClock(); got ${describe(clock)}.`);
   }
-  return openWith({ name, storage, sweepMs: false, timeoutMs: 30_000, bootTimeoutMs: 30_000, transport, clock });
+  return openWith({ name, storage, durability: "relaxed", sweepMs: false, timeoutMs: 30_000, bootTimeoutMs: 30_000, transport, clock });
 }

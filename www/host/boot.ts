@@ -16,10 +16,11 @@ export function loadWasm(wasmUrl?: string): Promise<unknown> {
   return loading;
 }
 
-export async function openEngine(options: BootOptions): Promise<{ engine: Engine; info: HostInfo }> {
+/** `directory` is where the files are, in OPFS. */
+export async function openEngine(options: BootOptions): Promise<{ engine: Engine; info: HostInfo & { directory?: string } }> {
   const { name, storage, nowMs } = options;
   const engine = await Engine.open({ name, storage, ...(nowMs !== undefined && { nowMs }) });
-  return { engine, info: engine.info() as HostInfo };
+  return { engine, info: engine.info() as HostInfo & { directory?: string } };
 }
 
 async function compile(url: URL): Promise<WebAssembly.Module> {

@@ -1,29 +1,64 @@
 // Runs the calls that wait in groups, each group in one transaction of the engine.
-import { groupLimit, sharedNow, waitingLimit, type Answer, type CallBytes, type ErrorData } from "./protocol.js";
+import { groupLimit, sharedNow, waitingLimit, type Answer, type CallBytes, type Calls, type Change, type Durability, type ErrorData } from "./protocol.js";
 
 /** The part of the WebAssembly engine that a host drives. */
 export interface Engine {
-  run(calls: string[], bytes?: CallBytes, nowMs?: number): Answer[];
+  run(group: Group): { answers: Answer[]; changes?: string };
+  /** Lets go of what is kept to answer clients again that are not among these, and have not been there for long. */
+  forgetClients(alive: string[]): void;
+  setDurability(durability: Durability): void;
   close(): void;
 }
 
-interface Message {
+/** Calls as the engine takes them. */
+export interface Group {
   calls: string[];
-  nowMs: number | undefined;
+  bytes?: CallBytes;
+  nowMs?: number;
+  clients?: string[];
+  /** Three a call: index into `clients` or -1, number, 1 where it was sent before. */
+  requests?: number[];
+  /** One a client. */
+  acked?: number[];
+}
+
+/** A message of calls as a host takes it. With `waitMs` it is one claim, which is tried again while it finds nothing. */
+export interface Submission extends Calls {
+  client?: string | undefined;
+  waitMs?: number | undefined;
+}
+
+export interface HostOptions {
+  /** Runs its task after the messages that are already on their way here, so that they join the same group. */
+  schedule: (task: () => void) => void;
+  /** Told before the calls are answered: nobody shall send more because of an answer. */
+  onCrash: (reason: string) => void;
+  /** Told after the calls are answered. */
+  onChange?: (changes: Change[]) => void;
+}
+
+interface Message extends Submission {
   /** Until when a claim that finds nothing waits, on the shared clock. */
   waitUntil: number | undefined;
-  deadlines: number[] | undefined;
-  bytes: CallBytes | undefined;
   /** The size of texts and bytes. */
   size: number;
   answer: (answers: Answer[]) => void;
 }
 
+interface Sweep {
+  begunAt: number;
+  more: boolean;
+  report: Promise<Answer>;
+}
+
 export class Host {
   readonly #engine: Engine;
-  readonly #schedule: (task: () => void) => void;
-  readonly #onCrash: (reason: string) => void;
-  readonly #waiting: Message[] = [];
+  readonly #options: HostOptions;
+  #waiting: Message[] = [];
+  /** What lets others go first. */
+  #background: Message[] = [];
+  /** How many groups have gone ahead of the first of them. */
+  #passed = 0;
   /** Claims that found nothing yet. */
   readonly #parked = new Set<Message>();
   #parkTimer: ReturnType<typeof setTimeout> | undefined;
@@ -31,42 +66,52 @@ export class Host {
   #waitingSize = 0;
   #scheduled = false;
   #crashed: string | undefined;
+  #left = false;
+  #sweep: Sweep | undefined;
 
-  /**
-   * `schedule` runs its task after the messages that are already on their way here, so that they join the same group.
-   * `onCrash` is told before the calls are answered: nobody shall send more because of an answer.
-   */
-  constructor(engine: Engine, schedule: (task: () => void) => void, onCrash: (reason: string) => void) {
+  constructor(engine: Engine, options: HostOptions) {
     this.#engine = engine;
-    this.#schedule = schedule;
-    this.#onCrash = onCrash;
+    this.#options = options;
   }
 
-  /**
-   * Takes one message of calls; `answer` is called once, after the commit. With `waitMs` the message is one claim, which is tried
-   * again while it finds nothing. Answers the function that ends that wait.
-   */
-  submit(
-    calls: string[],
-    nowMs: number | undefined,
-    deadlines: number[] | undefined,
-    answer: (answers: Answer[]) => void,
-    waitMs?: number,
-    bytes?: CallBytes,
-  ): () => void {
-    const size = calls.reduce((sum, text) => sum + text.length, 0) + (bytes ?? []).reduce((sum, some) => sum + (some?.length ?? 0), 0);
-    const message: Message = { calls, nowMs, deadlines, bytes, size, answer, waitUntil: waitMs === undefined ? waitMs : sharedNow() + waitMs };
-    if (this.#crashed !== undefined) {
-      answerAll(message, crash(this.#crashed));
-    } else if (this.#waitingCalls + calls.length / 2 > waitingLimit.calls || this.#waitingSize + size > waitingLimit.size) {
-      answerAll(message, busy());
-    } else {
-      this.#enqueue(message);
-    }
+  /** Takes one message of calls; `answer` is called once, after the commit. Answers the function that ends the wait of a claim. */
+  submit(submission: Submission, answer: (answers: Answer[]) => void): () => void {
+    const { calls, bytes = [], waitMs } = submission;
+    const size = calls.reduce((sum, text) => sum + text.length, 0) + bytes.reduce((sum, some) => sum + (some?.length ?? 0), 0);
+    const message: Message = { ...submission, size, answer, waitUntil: waitMs === undefined ? waitMs : sharedNow() + waitMs };
+    if (this.#crashed !== undefined) answerAll(message, crash(this.#crashed));
+    else if (this.#waitingCalls + calls.length / 2 > waitingLimit.calls || this.#waitingSize + size > waitingLimit.size) answerAll(message, busy());
+    // One that has left answers nothing any more: another host will.
+    else if (!this.#left) this.#enqueue(message);
     return () => {
       message.waitUntil = undefined;
       if (this.#parked.delete(message)) answerAll(message, nothing);
     };
+  }
+
+  /** Sweeps, unless that was begun less than an interval ago and left nothing to do. Answers the report of the last sweep. */
+  tick(intervalMs: number, nowMs?: number): Promise<Answer> {
+    const last = this.#sweep;
+    const now = nowMs ?? sharedNow();
+    // Timers of several pages are never quite in step, and a clock that was put back must not end the sweeps.
+    if (last && !last.more && now >= last.begunAt && now - last.begunAt < intervalMs * 0.9) return last.report;
+    const sweep: Sweep = { begunAt: now, more: false, report: Promise.resolve("") };
+    this.#sweep = sweep;
+    return (sweep.report = new Promise((resolve) => {
+      this.submit({ calls: ["sweep", JSON.stringify({ intervalMs })], nowMs, background: true }, ([report]) => {
+        const { ok } = JSON.parse(report as string) as { ok?: { more: boolean } };
+        sweep.more = ok?.more ?? true;
+        resolve(report!);
+      });
+    }));
+  }
+
+  setDurability(durability: Durability): void {
+    this.#engine.setDurability(durability);
+  }
+
+  forgetClients(alive: string[]): void {
+    this.#engine.forgetClients(alive);
   }
 
   /** Runs what waits, then closes the database. */
@@ -74,23 +119,34 @@ export class Host {
     for (const message of [...this.#parked, ...this.#waiting]) message.waitUntil = undefined;
     for (const message of this.#parked) answerAll(message, nothing);
     this.#parked.clear();
+    while (this.#waiting.length + this.#background.length > 0) this.#runGroup();
+    this.leave();
+  }
+
+  /** Closes the database. What waits is not answered: another host will. */
+  leave(): void {
+    if (this.#left) return;
+    this.#left = true;
     clearTimeout(this.#parkTimer);
-    while (this.#waiting.length > 0) this.#runGroup();
+    this.#parked.clear();
+    this.#waiting = [];
+    this.#background = [];
     if (this.#crashed === undefined) this.#engine.close();
   }
 
   #enqueue(message: Message): void {
-    this.#waiting.push(message);
+    (message.background ? this.#background : this.#waiting).push(message);
     this.#waitingCalls += message.calls.length / 2;
     this.#waitingSize += message.size;
     this.#wake();
   }
 
   #wake(): void {
-    if (this.#scheduled || this.#waiting.length === 0) return;
+    if (this.#scheduled || this.#waiting.length + this.#background.length === 0) return;
     this.#scheduled = true;
-    this.#schedule(() => {
+    this.#options.schedule(() => {
       this.#scheduled = false;
+      if (this.#left || this.#waiting.length + this.#background.length === 0) return;
       this.#runGroup();
       this.#wake();
     });
@@ -100,20 +156,13 @@ export class Host {
     const group = this.#takeGroup();
     const now = sharedNow();
     const isLate = ({ deadlines }: Message, index: number) => deadlines !== undefined && deadlines[index]! <= now;
-    const calls = group.flatMap((message) => message.calls.filter((_, index) => !isLate(message, index >> 1)));
-    let bytes: CallBytes | undefined;
-    if (group.some((message) => message.bytes)) {
-      bytes = group.flatMap((message) => callIndices(message).filter((index) => !isLate(message, index)).map((index) => message.bytes?.[index]));
-    }
-    let answers: Answer[];
+    const taken = group.flatMap((message) => callIndices(message).flatMap((index) => (isLate(message, index) ? [] : [{ message, index }])));
+    let answers: Answer[] = [];
+    let changes: string | undefined;
     try {
-      answers = calls.length > 0 ? this.#engine.run(calls, bytes, group[0]?.nowMs) : [];
+      if (taken.length > 0) ({ answers, changes } = this.#engine.run(toGroup(taken)));
     } catch (trap) {
-      this.#crashed = String(trap);
-      this.#onCrash(this.#crashed);
-      for (const message of [...group, ...this.#waiting.splice(0), ...this.#parked]) answerAll(message, crash(this.#crashed));
-      this.#parked.clear();
-      return;
+      return this.#crash(String(trap), group);
     }
     let next = 0;
     for (const message of group) {
@@ -121,8 +170,18 @@ export class Host {
       if (message.waitUntil !== undefined && message.waitUntil > now && own[0] === nothing) this.#park(message);
       else message.answer(own);
     }
+    if (changes !== undefined) this.#options.onChange?.(JSON.parse(changes) as Change[]);
     // What other calls have changed may be what a claim waits for.
     if (this.#parked.size > 0 && group.some(({ waitUntil }) => waitUntil === undefined)) this.#retryParked(group[0]?.nowMs);
+  }
+
+  #crash(reason: string, group: Message[]): void {
+    this.#crashed = reason;
+    this.#options.onCrash(reason);
+    // What else waits has not been begun. A host that has left by now leaves it to another.
+    const waiting = this.#left ? [] : [...this.#waiting, ...this.#background, ...this.#parked];
+    this.leave();
+    for (const message of [...group, ...waiting]) answerAll(message, crash(reason));
   }
 
   #park(message: Message): void {
@@ -142,25 +201,51 @@ export class Host {
   }
 
   #takeGroup(): Message[] {
+    // Others go first, but not for ever.
+    const isBackground = this.#background.length > 0 && (this.#waiting.length === 0 || ++this.#passed > mostPassed);
+    if (isBackground) this.#passed = 0;
+    const line = isBackground ? this.#background : this.#waiting;
     let [count, calls, size] = [0, 0, 0];
-    for (const message of this.#waiting) {
-      const fits = calls + message.calls.length / 2 <= groupLimit.calls && size + message.size <= groupLimit.size;
-      if (count > 0 && !(fits && message.nowMs === this.#waiting[0]!.nowMs)) break;
+    for (const message of line) {
+      const fits = !isBackground && calls + message.calls.length / 2 <= groupLimit.calls && size + message.size <= groupLimit.size;
+      if (count > 0 && !(fits && message.nowMs === line[0]!.nowMs)) break;
       count++;
       calls += message.calls.length / 2;
       size += message.size;
     }
     this.#waitingCalls -= calls;
     this.#waitingSize -= size;
-    return this.#waiting.splice(0, count);
+    return line.splice(0, count);
   }
 }
 
 /** How often claims that wait look again, besides after each change. */
 const parkedRetryMs = 250;
 
+/** So many groups of others go ahead of what lets them. */
+const mostPassed = 20;
+
 /** The answer to a claim that finds nothing. */
 const nothing = JSON.stringify({ ok: [] });
+
+function toGroup(taken: { message: Message; index: number }[]): Group {
+  const group: Group = { calls: taken.flatMap(({ message, index }) => message.calls.slice(2 * index, 2 * index + 2)) };
+  const { nowMs } = taken[0]!.message;
+  if (nowMs !== undefined) group.nowMs = nowMs;
+  if (taken.some(({ message }) => message.bytes)) group.bytes = taken.map(({ message, index }) => message.bytes?.[index]);
+  if (!taken.some(({ message }) => message.requests)) return group;
+  const clients = new Map<string, { index: number; acked: number }>();
+  group.requests = taken.flatMap(({ message: { client, requests }, index }) => {
+    if (client === undefined || requests === undefined) return [-1, 0, 0];
+    const known = clients.get(client) ?? { index: clients.size, acked: 0 };
+    clients.set(client, known);
+    known.acked = Math.max(known.acked, requests.acked);
+    return [known.index, requests.numbers[index]!, requests.again?.[index] ? 1 : 0];
+  });
+  group.clients = [...clients.keys()];
+  group.acked = [...clients.values()].map(({ acked }) => acked);
+  return group;
+}
 
 function callIndices({ calls }: Message): number[] {
   return Array.from({ length: calls.length / 2 }, (_, index) => index);

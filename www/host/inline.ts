@@ -1,5 +1,6 @@
 // The host in the caller's own thread, where there are no browser workers: Node, Deno, Bun, servers. Memory storage only.
 import { loadWasm, openEngine, unavailable } from "./boot.js";
+import { ChangeFeed } from "./changes.js";
 import { Host } from "./host.js";
 import type { BootOptions, Transport } from "./protocol.js";
 
@@ -13,17 +14,31 @@ export async function startInline(options: BootOptions): Promise<Transport> {
   await loadWasm(options.wasmUrl);
   const { engine, info } = await openEngine({ ...options, storage: "memory" });
   let ended: string | undefined;
-  const host = new Host(engine, schedule, (reason) => (ended = reason));
+  let feed: ChangeFeed | undefined;
+  const host = new Host(engine, { schedule, onCrash: (reason) => (ended = reason), onChange: (changes) => feed?.add(changes) });
   return {
-    info: options.storage === "auto" ? { ...info, storageReason: "there is no OPFS outside browsers" } : info,
+    info: { ...info, owner: true, ...(options.storage === "auto" && { storageReason: "there is no OPFS outside browsers" }) },
     get ended() {
       return ended;
     },
-    send: (calls, nowMs, deadlines, wait, bytes) =>
+    send: (message, wait) =>
       new Promise((resolve) => {
-        const withdraw = host.submit(calls, nowMs, deadlines, resolve, wait?.ms, bytes);
+        const withdraw = host.submit({ ...message, waitMs: wait?.ms }, resolve);
         wait?.signal?.addEventListener("abort", withdraw);
       }),
-    close: async () => host.close(),
+    tick: (intervalMs, nowMs) => host.tick(intervalMs, nowMs),
+    listen(onChange) {
+      feed?.stop();
+      const own = (feed =
+        onChange &&
+        new ChangeFeed((changes) => {
+          onChange(changes);
+          own!.seen();
+        }));
+    },
+    close: async () => {
+      feed?.stop();
+      host.close();
+    },
   };
 }
