@@ -13,6 +13,25 @@ const kills = number("RUNKEEP_KILLS", 200);
 const rounds = number("RUNKEEP_ROUNDS", 200);
 const takeovers = number("RUNKEEP_TAKEOVERS", 20);
 
+/** Ends the worker that is about to answer a call of such a text, after its commit and before its reply; once for each call. */
+const lossy = `
+  const lost = new Set();
+  const tellLost = new BroadcastChannel("soak-lost");
+  tellLost.onmessage = ({ data }) => lost.add(data);
+  for (const target of [MessagePort.prototype, BroadcastChannel.prototype, self]) {
+    const post = target.postMessage;
+    target.postMessage = function (message, ...more) {
+      // Not what reads the log afterwards.
+      const found = message?.type === "answers" && /lose-this-reply-[a-z0-9]+(?=.*"created":true)/.exec(message.answers.join());
+      if (found && !lost.has(found[0])) {
+        lost.add(found[0]);
+        tellLost.postMessage(found[0]);
+        return self.close();
+      }
+      return post.call(this, message, ...more);
+    };
+  };`;
+
 const results = {};
 const report = (name, value) => {
   results[name] = value;
@@ -136,18 +155,6 @@ async function takeOver(browser) {
   report("ms of takeover, all", summary(Object.values(times).flat()));
 }
 
-/** Ends the worker that answers the call of that text, after its commit and before its reply. */
-const lossy = `
-  for (const target of [MessagePort.prototype, BroadcastChannel.prototype, self]) {
-    const post = target.postMessage;
-    target.postMessage = function (message, ...more) {
-      if (message?.type === "answers" && message.answers.some((answer) => typeof answer === "string" && answer.includes("lose-") && answer.includes('"created":true'))) {
-        if (globalThis.loses !== false) return self.close();
-      }
-      return post.call(this, message, ...more);
-    };
-  };`;
-
 async function underKills(browser) {
   const { tab } = tabsOf(browser);
   await browser.context.route("**/runkeep/worker.js", async (route) => {
@@ -166,7 +173,7 @@ async function underKills(browser) {
           // Several in flight.
           await Promise.all(
             [0, 1, 2].map(async (part) => {
-              const data = `${me}/${n}/${part}${window.lossy ? "/lose-this-reply" : ""}`;
+              const data = `${me}/${n}/${part}${window.lossy ? `/lose-this-reply-${me}${n}` : ""}`;
               if (window.lossy) window.lossy = false;
               try {
                 const { sequence } = await append(store, "run", data);
@@ -205,7 +212,8 @@ async function underKills(browser) {
     const kind = ["worker terminated", "worker terminated", "between commit and reply", "between commit and reply", "tab closed", "page crashed"][Math.floor(random() * 6)];
     byKind[kind] = (byKind[kind] ?? 0) + 1;
     if (kind === "worker terminated") {
-      await owner.evaluate(() => workers.at(-1).terminate());
+      // One that is an owner: the page of one that has just begun could not know of its end.
+      await owner.evaluate(async () => (await store.info()).owner && workers.at(-1).terminate());
     } else if (kind === "between commit and reply") {
       await tabs[Math.floor(random() * 4)].evaluate(() => void (window.lossy = true));
     } else {

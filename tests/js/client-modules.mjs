@@ -7,7 +7,7 @@ import { build } from "esbuild";
 import { root } from "../../scripts/run.mjs";
 
 const client = ["open", "testing", "calls", "connection", "encode", "errors", "sweeper", "subscriptions", "live", "tail"].map((name) => `client/${name}`);
-const sources = [...client, "host/host", "host/protocol"];
+const sources = [...client, "host/host", "host/owner", "host/protocol"];
 
 const noWasm = "export const loadWasm = null, openEngine = null, unavailable = null;";
 // In a file, for a data: address would be printed whole in each stack.

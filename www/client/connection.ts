@@ -77,9 +77,10 @@ export class Connection {
     this.#now = now;
   }
 
-  /** What the host last told about itself. */
+  /** What the host last told about itself; one that has ended owns nothing any more. */
   get info(): HostInfo | undefined {
-    return this.#info;
+    const isOver = this.#info?.owner === true && this.#transport?.ended !== undefined;
+    return isOver ? { ...this.#info!, owner: false } : this.#info;
   }
 
   /** Connects, if it is not connected. Calls that wait are sent then. */

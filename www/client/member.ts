@@ -28,6 +28,8 @@ const portMs = 250;
 /** How long a page without a worker of its own waits for somebody else's before it gives up. */
 const graceMs = 300;
 const askMs = 500;
+/** When a page whose own worker could not start tries to stand by again. */
+const standbyRetryMs = 5_000;
 const closeTimeoutMs = 10_000;
 
 export interface MemberOptions {
@@ -210,7 +212,10 @@ export class Member {
     this.#worker = undefined;
     worker?.end(error.message);
     setTimeout(() => {
-      if (this.#failure === error && (this.#route === undefined || this.#route.ended !== undefined)) this.#pending?.reject(error);
+      if (this.#failure !== error) return;
+      if (this.#route === undefined || this.#route.ended !== undefined) this.#pending?.reject(error);
+      // Somebody else's serves. To stand by is worth another try, later.
+      else setTimeout(() => this.#startWorker(), standbyRetryMs);
     }, graceMs);
   }
 

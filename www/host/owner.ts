@@ -54,7 +54,17 @@ export class Owner {
   }
 
   /** Answers what to do with the messages that come over a link. */
-  connect(link: Link, isOwn = false): (message: ToOwner) => void {
+  connect(way: Link, isOwn = false): (message: ToOwner) => void {
+    const link: Link = {
+      ...way,
+      post(message) {
+        try {
+          way.post(message);
+        } catch {
+          // A channel that is closed throws. What one client does not hear of must keep nothing from the others of its group.
+        }
+      },
+    };
     let client: Client | undefined;
     return (message) => {
       if (message.type === "hello") client = this.#welcome(message, link, isOwn);
