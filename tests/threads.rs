@@ -241,3 +241,26 @@ fn a_call_that_fails_leaves_nothing_of_a_fork() {
     assert_eq!(code(&store, "batch", json!({ "calls": calls })), "not_found");
     assert_eq!(call(&store, "threads.get", json!({ "id": "fork" })), Value::Null);
 }
+
+#[test]
+fn a_sweep_removes_no_more_threads_than_their_items_allow_and_goes_on_with_the_next_one() {
+    let (store, clock) = in_memory();
+    for thread in ["a", "b", "c"] {
+        call(&store, "threads.create", json!({ "id": thread }));
+        for _ in 0..40 {
+            call(&store, "items.create", json!({ "threadId": thread, "kind": "status" }));
+        }
+    }
+    call(&store, "retention.set", json!({ "threadsMs": 1_000 }));
+    clock.advance(2_000);
+    let mut left = Vec::new();
+    loop {
+        let report = call(&store, "sweep", json!({ "limit": 50 }));
+        assert_eq!(report["errors"], json!([]));
+        left.push(call(&store, "threads.list", json!({}))["items"].as_array().unwrap().len());
+        if report["more"] == json!(false) {
+            break;
+        }
+    }
+    assert_eq!(left, [2, 1, 0]);
+}

@@ -530,21 +530,30 @@ fn remove(tx: &Tx<'_>, key: i64) -> Result<()> {
 pub(crate) fn prune(tx: &Tx<'_>, cutoff: i64, after: i64, limit: i64) -> Result<Pass> {
     let (first, last) = tx.keys();
     let threads = tx.rows(
-        "SELECT key, updated_at FROM threads WHERE key BETWEEN ?1 AND ?2 ORDER BY key LIMIT ?3",
+        "SELECT key, updated_at, last_position FROM threads WHERE key BETWEEN ?1 AND ?2 ORDER BY key LIMIT ?3",
         (first.max(after.saturating_add(1)), last, limit),
-        |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
+        |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)),
     )?;
     let mut pass = Pass::over(threads.iter().map(|thread| thread.0), limit);
-    for (key, updated_at) in threads {
+    let (mut items, mut before) = (0, after);
+    for (key, updated_at, held) in threads {
         if updated_at > cutoff {
             pass.keep_until(tx.now.saturating_add(updated_at.saturating_sub(cutoff)));
         } else if !turns::is_any_open(tx, key)? {
+            // A thread goes whole, and weighs what it holds.
+            if items > 0 && items + held > limit {
+                pass.last = Some(before);
+                pass.looked_at = limit;
+                break;
+            }
+            items += held;
             remove(tx, key)?;
             for topic in [Topic::Threads, Topic::Turns, Topic::ThreadItems, Topic::ThreadEvents, Topic::Inbox] {
                 tx.touch_any(topic);
             }
             pass.pruned += 1;
         }
+        before = key;
     }
     Ok(pass)
 }
