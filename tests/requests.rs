@@ -371,6 +371,9 @@ fn bytes_count_when_a_repeat_is_told_from_another_call() {
 #[test]
 #[cfg(unix)]
 fn of_200_killed_owners_no_call_is_lost_or_applied_twice() {
+    if let Some(path) = std::env::var_os("RUNKEEP_TEST_STORE") {
+        return answer_until_killed(path);
+    }
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Command, Stdio};
 
@@ -389,7 +392,7 @@ fn of_200_killed_owners_no_call_is_lost_or_applied_twice() {
     let watch = Connection::open(&path).unwrap();
     for _ in 0..KILLS {
         let mut owner = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "an_owner_that_will_be_killed", "--ignored", "--nocapture"])
+            .args(["--exact", "of_200_killed_owners_no_call_is_lost_or_applied_twice", "--nocapture"])
             .env("RUNKEEP_TEST_STORE", &path)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -438,11 +441,9 @@ fn of_200_killed_owners_no_call_is_lost_or_applied_twice() {
     println!("{number} calls; of {KILLS} whose reply was lost {applied} had been applied, and {lost} had not");
 }
 
-/// Reads calls, `number again acked` a line, and answers each. The test above starts and kills it.
-#[test]
-#[ignore = "is a process of another test"]
-fn an_owner_that_will_be_killed() {
-    let Some(path) = std::env::var_os("RUNKEEP_TEST_STORE") else { return };
+/// What the test above does in the processes that it starts and kills: reads calls, `number again acked` a line, and answers each.
+#[cfg(unix)]
+fn answer_until_killed(path: std::ffi::OsString) {
     let store = Store::open(path).unwrap();
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
