@@ -9,7 +9,7 @@ const root = document.getElementById("app")!;
 const watch = watchWorkers();
 const patience = setTimeout(() => {
   root.firstElementChild!.textContent =
-    "Still opening the store. If the console is open in another tab, close it there: in this version one tab at a time holds the store.";
+    "Still opening the store. If the console is open in another tab that the browser has frozen, or that is in a debugger, close it there.";
 }, 1500);
 
 try {
