@@ -27,7 +27,8 @@ export const testRoots = {
 };
 
 /**
- * Starts a server and a browser; meant for `before`, with `close()` for `after`. `csp` replaces the policy of the server's answers.
+ * Starts a server and a browser; meant for `before`, with `close()` for `after`. `csp` replaces the policy of the server's answers;
+ * with `backForwardCache` pages that are left are kept for the back button, as for people.
  *
  * - `url`: of the server, ending in "/"; it stays the same over relaunches, and with it the origin's storage
  * - `context`: Playwright's BrowserContext, a new one after a relaunch
@@ -35,7 +36,7 @@ export const testRoots = {
  * - `killBrowser()`: SIGKILL to every process of the browser; `relaunch()`: a new one on the same profile
  * - `takeErrors()`: uncaught errors, console errors and crashes of all pages since the last call; `assertNoErrors()`: that there are none
  */
-export async function openBrowser({ roots = testRoots, csp } = {}) {
+export async function openBrowser({ roots = testRoots, csp, backForwardCache = false } = {}) {
   const executablePath = findChromium();
   assert.ok(executablePath, "no Chromium: run `node scripts/setup.mjs --browser`");
   const server = await serve({ roots, ...(csp === undefined ? {} : { csp }) });
@@ -71,6 +72,8 @@ export async function openBrowser({ roots = testRoots, csp } = {}) {
       executablePath,
       headless: true,
       args: flags,
+      // Playwright turns it off by default.
+      ...(backForwardCache && { ignoreDefaultArgs: ["--disable-back-forward-cache"] }),
       // scripts/run.mjs turns signals into an exit, at which the browser is killed.
       handleSIGINT: false,
       handleSIGTERM: false,

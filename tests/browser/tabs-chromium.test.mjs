@@ -299,3 +299,52 @@ test("takeover after the owner's tab has closed, and after its worker has died, 
   times.sort((a, b) => a - b);
   assert.ok(times[times.length >> 1] < 500, `${times.map(Math.round)} ms`);
 });
+
+test("a page that is left and come back to, with the back/forward cache on: the other tab goes on meanwhile, and so does the page afterwards", async () => {
+  const cached = await openBrowser({ backForwardCache: true });
+  try {
+    const other = tabsOf(cached);
+    const tabs = [await other.tab("left"), await other.tab("left")];
+    await create(tabs[0]);
+    await tabs[0].evaluate(() => {
+      window.restored = [];
+      addEventListener("pageshow", (event) => window.restored.push(event.persisted));
+      window.seen = 0;
+      store.subscribe({ topics: ["events"] }, () => window.seen++);
+    });
+    await tabs[0].goto(new URL("blank.html?elsewhere", cached.url).href);
+    await tabs[1].evaluate(() => append(store, "run", 1));
+    assert.deepEqual(await owners([tabs[1]]), [tabs[1]]);
+    // A page that is restored does not load again.
+    await tabs[0].goBack({ waitUntil: "commit" });
+    assert.deepEqual(await tabs[0].evaluate(() => window.restored), [true], "the page was not kept: something holds it out of the cache");
+    await until(() => tabs[0].evaluate(() => window.seen > 1), "a tick after it came back");
+    await tabs[0].evaluate(() => append(store, "run", 2));
+    assert.deepEqual(await sequences(tabs[1]), [1, 2]);
+    cached.assertNoErrors();
+  } finally {
+    await cached.close();
+  }
+});
+
+test("a page of an older version is refused, and told to reload; the others go on", async () => {
+  const name = newName();
+  const owner = await tab(name);
+  await create(owner);
+  const older = await browser.context.newPage();
+  opened.push(older);
+  let replaced = 0;
+  await older.route("**/runkeep/*.js", async (route) => {
+    const response = await route.fetch();
+    const body = (await response.text()).replace(/version: "\d+\.\d+\.\d+"/, () => (replaced++, 'version: "0.0.1"'));
+    await route.fulfill({ response, body });
+  });
+  await visit(older, new URL("blank.html", browser.url).href);
+  const error = await older.evaluate((name) => outcome(open({ name })), name);
+  assert.equal(replaced, 1, "the version is not where it was");
+  assert.deepEqual([error.ours, error.code], [true, "unsupported"]);
+  assert.match(error.message, /This page runs runkeep 0\.0\.1, and the store is held by .*: reload the page/);
+  await owner.evaluate(() => append(store, "run", 1));
+  assert.deepEqual(await sequences(owner), [1]);
+  await older.unrouteAll({ behavior: "wait" });
+});
