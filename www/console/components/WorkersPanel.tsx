@@ -15,7 +15,7 @@ export function WorkersPanel({ model }: { model: Model }) {
             <li key={worker.workerId}>
               <span>
                 <strong>{worker.workerId}</strong>
-                {!own.has(worker.workerId) && <span class="hint"> of an earlier visit</span>}
+                {!own.has(worker.workerId) && <span class="hint"> of another tab or visit</span>}
               </span>
               <span class="hint">heartbeat {ago(worker.lastHeartbeatAt, model.now)}</span>
             </li>
