@@ -51,6 +51,11 @@ impl World {
     async fn new(path: PathBuf, work: Work, rows: i64) -> Result<Self> {
         let url = format!("sqlite://{}", path.display());
         let backend = SqliteBackend::open(&url).await.map_err(|error| error.to_string())?;
+        // 2 is FULL. What is compared must flush each commit.
+        let synchronous: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(&backend.pool()).await?;
+        if synchronous != 2 {
+            return Err(format!("synchronous is {synchronous}, not 2").into());
+        }
         let mut running = Vec::new();
         for _ in 0..RUNNING {
             running.push(begin(&backend).await?);
