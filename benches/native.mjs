@@ -18,16 +18,17 @@ const JAMJET_PENDING = 60_000;
 const WRITES = ["append", "enqueue", "claim_complete"];
 const READS = ["list_executions", "list_items", "list_events", "materialize"];
 
-/** How many operations a turn has. Those that wait for the disk are as slow as it is. */
-const iterations = (work, synchronous) => (READS.includes(work) ? 100 : synchronous === "full" ? 50 : 250);
+/** How many operations a turn has: enough of those that write for a checkpoint of the WAL to be among them. */
+const iterations = (work, synchronous) => (READS.includes(work) ? 100 : synchronous === "full" ? 150 : 250);
 
 /**
- * Measures, and answers `{records, targets}`. A record is of one engine: microseconds an operation, median, least and most of the rounds.
- * A ratio is the median of the rounds' own ratios: what disturbs a round disturbs both sides of it.
+ * Measures, and answers `{records, targets}`. Within a round, each engine has several turns, of which the median counts. A record is of one
+ * engine: microseconds an operation, median, least and most of the rounds. A ratio is the median of the rounds' own ratios: what disturbs
+ * a round disturbs both sides of it.
  */
 export async function native({ rounds = 5, say = print, quick = false } = {}) {
   const large = quick ? 100_000 : 1_000_000;
-  const turns = quick ? 1 : 4;
+  const turns = quick ? 2 : 8;
   if (quick) rounds = Math.min(rounds, 3);
   const peer = join("benches", "peers", "jamjet", "Cargo.toml");
   const peerTarget = join(targetDir, "peers", "jamjet");
@@ -58,16 +59,16 @@ export async function native({ rounds = 5, say = print, quick = false } = {}) {
     for (let round = 0; round < rounds; round++) {
       say(`round ${round + 1} of ${rounds} …`);
       for (const { engines, times, ...request } of cases) {
-        const sums = Object.fromEntries(engines.map((engine) => [engine, 0]));
+        const taken = Object.fromEntries(engines.map((engine) => [engine, []]));
         for (let turn = 0; turn < turns; turn++) {
           for (let place = 0; place < engines.length; place++) {
             const engine = engines[(round + turn + place) % engines.length];
             const slow = engine === "jamjet" && request.work === "claim_complete" && request.rows > SMALL;
             const count = slow ? 10 : iterations(request.work, request.synchronous);
-            sums[engine] += (await programs[engine].ask({ ...request, engine, iterations: count })).us;
+            taken[engine].push((await programs[engine].ask({ ...request, engine, iterations: count })).us);
           }
         }
-        for (const engine of engines) times[engine].push(sums[engine] / turns);
+        for (const engine of engines) times[engine].push(median(taken[engine]));
       }
     }
     return { records: recordsOf(cases), targets: targetsOf(cases, large) };

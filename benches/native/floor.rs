@@ -257,7 +257,8 @@ impl Engine for Floor {
             hash.update(&id);
             hash.update(fence.to_le_bytes());
             hash.update(output.as_str());
-            let digest: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+            let digits = hash.finalize().into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
+            let digest: String = digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect();
             let settled = format!(
                 r#"{{"call":"complete","digest":"{digest}","answer":{{"status":"completed","late":false,"lastSequence":"#
             );
