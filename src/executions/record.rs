@@ -171,28 +171,32 @@ pub(crate) fn record(tx: &Tx<'_>, head: &mut Head, new: Vec<NewEvent>) -> Result
         count(tx, before.status, -1)?;
         count(tx, outcome.status, 1)?;
     }
-    // The index of changes is written only where another execution has changed since.
-    let last = next_change(tx)? - 1;
-    let changed = if last == head.changed { last } else { last + 1 };
-    tx.execute_one(
-        "UPDATE executions SET status = ?2, last_sequence = ?3, updated_at = ?4, started_at = ?5, completed_at = ?6, changed = ?7,
-                               tail_bytes = ?8
-         WHERE key = ?1",
-        (
-            head.key,
-            outcome.status,
-            head.last_sequence,
-            tx.now,
-            outcome.started_at,
-            outcome.completed_at,
-            changed,
-            head.tail_bytes,
-        ),
-    )?;
+    // A statement writes every index, and runs every CHECK, that one of its columns is in, whether or not that changes: what stays is not
+    // named.
+    if (before.status, before.started_at, before.completed_at) != (outcome.status, outcome.started_at, outcome.completed_at) {
+        tx.execute_one(
+            "UPDATE executions SET status = ?2, started_at = ?3, completed_at = ?4 WHERE key = ?1",
+            (head.key, outcome.status, outcome.started_at, outcome.completed_at),
+        )?;
+    }
+    let (sequence, tail) = (head.last_sequence, head.tail_bytes);
+    let next = next_change(tx)?;
+    if next > head.changed + 1 {
+        // Another execution has changed since.
+        head.changed = next;
+        tx.execute_one(
+            "UPDATE executions SET last_sequence = ?2, updated_at = ?3, tail_bytes = ?4, changed = ?5 WHERE key = ?1",
+            (head.key, sequence, tx.now, tail, next),
+        )?;
+    } else {
+        tx.execute_one(
+            "UPDATE executions SET last_sequence = ?2, updated_at = ?3, tail_bytes = ?4 WHERE key = ?1",
+            (head.key, sequence, tx.now, tail),
+        )?;
+    }
     head.status = outcome.status;
     head.started_at = outcome.started_at;
     head.completed_at = outcome.completed_at;
-    head.changed = changed;
     snapshots::after_append(tx, head)?;
     Ok(answers)
 }
