@@ -513,6 +513,14 @@ pub(crate) fn list(tx: &Tx<'_>, filter: ListItems) -> Result<Page<WorkItem>> {
     let unfiltered = queue.is_none() && filter.status.is_none() && execution.is_none();
     let mut page = if unfiltered { PageBuilder::unfiltered(limit) } else { PageBuilder::filtered(limit) };
     let (from, to) = page::range(tx, filter.cursor.as_deref(), order)?;
+    if unfiltered {
+        let sql = match order {
+            Order::Asc => select!("WHERE i.key BETWEEN ?1 AND ?2 ORDER BY i.key LIMIT ?3"),
+            Order::Desc => select!("WHERE i.key BETWEEN ?1 AND ?2 ORDER BY i.key DESC LIMIT ?3"),
+        };
+        tx.walk(sql, (from, to, page.scanned()), |row| page.visit(tx.number_of(row.get(0)?), read(row), WorkItem::weight))?;
+        return Ok(page.finish());
+    }
     let sql = match (execution.is_some(), order) {
         (false, Order::Asc) => {
             "SELECT key, queue, status FROM items WHERE key BETWEEN ?1 AND ?2 AND ?4 IS NULL ORDER BY key LIMIT ?3"
