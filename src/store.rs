@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::types::FromSql;
-use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, Row};
 use rusqlite_migration::{M, Migrations};
 
 use crate::changes::{Change, Touched};
@@ -302,21 +302,20 @@ impl Store {
 
     /// Runs `body` in one transaction that writes. All or nothing.
     pub(crate) fn write<R>(&self, body: impl FnOnce(&Tx<'_>) -> Result<R>) -> Result<R> {
-        self.transaction(TransactionBehavior::Immediate, body)
+        self.transaction(Behavior::Immediate, body)
     }
 
     /// Runs `body` on one consistent state of the database.
     pub(crate) fn read<R>(&self, body: impl FnOnce(&Tx<'_>) -> Result<R>) -> Result<R> {
-        self.transaction(TransactionBehavior::Deferred, body)
+        self.transaction(Behavior::Deferred, body)
     }
 
-    fn transaction<R>(&self, behavior: TransactionBehavior, body: impl FnOnce(&Tx<'_>) -> Result<R>) -> Result<R> {
-        let mut guard = self.lock();
-        let connection = guard.as_mut().ok_or_else(closed)?;
-        let transaction = connection.transaction_with_behavior(behavior)?;
+    fn transaction<R>(&self, behavior: Behavior, body: impl FnOnce(&Tx<'_>) -> Result<R>) -> Result<R> {
+        let guard = self.lock();
+        let transaction = Transaction::begin(guard.as_ref().ok_or_else(closed)?, behavior)?;
         let touched = RefCell::default();
         let plain = Tx {
-            connection: &transaction,
+            connection: transaction.0,
             #[cfg(feature = "development")]
             efforts: &self.inner.efforts,
             clock: &*self.inner.options.clock,
@@ -338,11 +337,48 @@ impl Store {
             let mut all = listener.lock().unwrap_or_else(PoisonError::into_inner);
             changes.into_iter().for_each(|change| all.merge(change.tenant, change.topics));
         }
-        if matches!(behavior, TransactionBehavior::Immediate) {
+        if matches!(behavior, Behavior::Immediate) {
             *self.inner.writes.lock().unwrap_or_else(PoisonError::into_inner) += 1;
             self.inner.written.notify_all();
         }
         Ok(answer)
+    }
+}
+
+/// How a transaction begins.
+#[derive(Clone, Copy)]
+enum Behavior {
+    /// It reads.
+    Deferred,
+    /// It writes.
+    Immediate,
+}
+
+/// A transaction, undone unless it is committed. rusqlite's own would have SQLite parse BEGIN and COMMIT each time.
+struct Transaction<'c>(&'c Connection);
+
+impl<'c> Transaction<'c> {
+    fn begin(connection: &'c Connection, behavior: Behavior) -> Result<Self> {
+        let sql = match behavior {
+            Behavior::Deferred => "BEGIN DEFERRED",
+            Behavior::Immediate => "BEGIN IMMEDIATE",
+        };
+        connection.prepare_cached(sql)?.execute(())?;
+        Ok(Self(connection))
+    }
+
+    fn commit(self) -> Result<()> {
+        self.0.prepare_cached("COMMIT")?.execute(())?;
+        Ok(())
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        // After a commit there is none, nor where SQLite has undone it by itself.
+        if !self.0.is_autocommit() {
+            let _ = self.0.execute_batch("ROLLBACK");
+        }
     }
 }
 
@@ -742,10 +778,12 @@ impl<'r, 'q> Columns<'r, 'q> {
 
     /// A JSON column read as a Rust value.
     pub(crate) fn json<T: serde::de::DeserializeOwned>(&self, at: usize) -> Result<Option<T>> {
-        let column = self.row.as_ref().column_name(at).unwrap_or("?").to_owned();
         self.get::<Option<Json>>(at)?
             .map(|document| {
-                document.to().map_err(|error| Error::corrupt(self.table, &self.id, format!("{column}: {}", error.message())))
+                document.to().map_err(|error| {
+                    let column = self.row.as_ref().column_name(at).unwrap_or("?");
+                    Error::corrupt(self.table, &self.id, format!("{column}: {}", error.message()))
+                })
             })
             .transpose()
     }
