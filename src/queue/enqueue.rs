@@ -109,8 +109,7 @@ pub(crate) fn insert(tx: &Tx<'_>, path: &str, mut arguments: EnqueueItem) -> Res
     let unique_for = arguments.unique_for.take().unwrap_or(UniqueFor::Unfinished);
     let named = arguments.id.is_some() || arguments.idempotency_key.is_some();
     let digest = named.then(|| digest(&arguments)).transpose()?;
-    let queue = queue_key(tx, &arguments.queue)?;
-    if let Some(known) = known(tx, queue, &arguments, unique_for, digest)? {
+    if let Some(known) = known(tx, &arguments, unique_for, digest)? {
         return Ok((known, false));
     }
     let execution = match &arguments.execution_id {
@@ -214,13 +213,7 @@ pub(crate) fn check(tx: &Tx<'_>, path: &str, arguments: &EnqueueItem) -> Result<
 }
 
 /// The item that the same call made before, by id or by idempotency key; `conflict` where its arguments were others.
-fn known(
-    tx: &Tx<'_>,
-    queue: Option<i64>,
-    arguments: &EnqueueItem,
-    unique_for: UniqueFor,
-    digest: Option<[u8; 32]>,
-) -> Result<Option<i64>> {
+fn known(tx: &Tx<'_>, arguments: &EnqueueItem, unique_for: UniqueFor, digest: Option<[u8; 32]>) -> Result<Option<i64>> {
     let same = |key: i64, stored: Option<[u8; 32]>, kind: &str, id: &str| {
         if stored.is_some() && stored == digest {
             return Ok(Some(key));
@@ -235,7 +228,9 @@ fn known(
             return same(key, stored, "id", id);
         }
     }
-    if let (Some(queue), Some(idempotency_key)) = (queue, &arguments.idempotency_key) {
+    if let Some(idempotency_key) = &arguments.idempotency_key
+        && let Some(queue) = queue_key(tx, &arguments.queue)?
+    {
         // A key that is used day by day names many finished items: the index tells them apart.
         let of_key = (queue, idempotency_key);
         let unfinished = tx.row(

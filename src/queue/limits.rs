@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use serde::Serialize;
 
 use super::claim::{MOST_CLAIMED, classes};
-use super::{Backoff, QueueRate, queue_key};
+use super::{Backoff, QueueRate};
 use crate::error::{Error, Result};
 use crate::ids::Name;
 use crate::json::Json;
@@ -116,13 +116,13 @@ impl Settings {
 
     /// The queue of this name, made if there is none.
     pub(super) fn ensure(tx: &Tx<'_>, name: &Name) -> Result<Self> {
-        if queue_key(tx, name)?.is_none() {
-            let key = tx.next_key("SELECT key FROM queues WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1")?;
-            tx.execute_one("INSERT INTO queues (key, tenant, name) VALUES (?1, ?2, ?3)", (key, tx.tenant, name))?;
-            tx.touch(Topic::Queues, name);
-            return Self::of(tx, key);
+        if let Some(found) = Self::find(tx, name)? {
+            return Ok(found);
         }
-        Self::find(tx, name)?.ok_or_else(|| Error::not_found("queue", name))
+        let key = tx.next_key("SELECT key FROM queues WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1")?;
+        tx.execute_one("INSERT INTO queues (key, tenant, name) VALUES (?1, ?2, ?3)", (key, tx.tenant, name))?;
+        tx.touch(Topic::Queues, name);
+        Self::of(tx, key)
     }
 
     pub(super) fn read(row: &rusqlite::Row<'_>) -> Result<Self> {

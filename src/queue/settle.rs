@@ -152,7 +152,8 @@ impl Settlement {
 }
 
 fn hex(arguments: &impl Serialize) -> Result<String> {
-    Ok(digest(arguments)?.iter().map(|byte| format!("{byte:02x}")).collect())
+    let digits = digest(arguments)?.into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    Ok(digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect())
 }
 
 fn turn<A: DeserializeOwned>(tx: &Tx<'_>, id: &str, fence: i64, call: &str, digest: &str) -> Result<Turn<A>> {
