@@ -71,7 +71,9 @@ CREATE TABLE executions (
     id               TEXT    NOT NULL,
     workflow_id      TEXT    NOT NULL,
     workflow_version TEXT,
-    status           TEXT    NOT NULL CHECK (status IN ('pending', 'running', 'paused', 'completed', 'failed', 'cancelled', 'limit_exceeded')),
+    -- Not IN: for a list of more than two, SQLite makes a temporary table, fills it and drops it, with each statement that writes the column.
+    status           TEXT    NOT NULL CHECK (status = 'pending' OR status = 'running' OR status = 'paused' OR status = 'completed'
+                                             OR status = 'failed' OR status = 'cancelled' OR status = 'limit_exceeded'),
     session_type     TEXT    CHECK (session_type IN ('stateless', 'resumable', 'persistent_governed', 'ephemeral', 'approval_gated')),
     parent_id        TEXT,
     segment          INTEGER NOT NULL CHECK (segment >= 0),
@@ -252,7 +254,8 @@ CREATE TABLE items (
     class            INTEGER NOT NULL,
     execution        INTEGER REFERENCES executions (key) ON DELETE CASCADE,
     node_id          TEXT,
-    status           TEXT    NOT NULL CHECK (status IN ('scheduled', 'pending', 'claimed', 'completed', 'dead_lettered', 'cancelled')),
+    status           TEXT    NOT NULL CHECK (status = 'scheduled' OR status = 'pending' OR status = 'claimed' OR status = 'completed'
+                                             OR status = 'dead_lettered' OR status = 'cancelled'),
     priority         INTEGER NOT NULL,
     attempt          INTEGER NOT NULL CHECK (attempt >= 0),
     max_attempts     INTEGER NOT NULL CHECK (max_attempts >= 1),
@@ -283,7 +286,7 @@ CREATE TABLE items (
     -- NULL where it is large and lies in item_payloads: an update rewrites the whole row.
     payload          TEXT,
     CHECK ((status = 'claimed') = (lease_expires_at IS NOT NULL)),
-    CHECK ((status IN ('completed', 'dead_lettered', 'cancelled')) = (finished_at IS NOT NULL)),
+    CHECK ((status = 'completed' OR status = 'dead_lettered' OR status = 'cancelled') = (finished_at IS NOT NULL)),
     CHECK ((execution IS NULL) OR (node_id IS NOT NULL))
 ) STRICT;
 CREATE UNIQUE INDEX items_by_id ON items (tenant, id);
