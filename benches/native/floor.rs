@@ -2,6 +2,7 @@
 //! read what its answer is made of. Nothing is checked, no call is told from a repeated one, and no record is answered.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -173,7 +174,7 @@ impl Engine for Floor {
     fn append(&self, execution: Name, patch: &str, data: Json) -> Result<()> {
         self.write(|now| {
             let bytes = data.as_str().len() as i64;
-            // The index of changes is written only where another execution has changed since.
+            // `changed` rises where another execution has changed since.
             let read = |row: &Row<'_>| {
                 Ok((
                     row.get::<_, i64>(0)?,
@@ -316,10 +317,10 @@ impl Engine for Floor {
             }
             let Some(fold) = fold else { return Ok(materialized) };
             for (node, At { at }) in serde_json::from_str::<Fold>(&fold)?.completed_nodes {
-                if !outputs.contains_key(&node) {
+                if let Entry::Vacant(missing) = outputs.entry(node) {
                     let mut event = self.prepare("SELECT data FROM events WHERE execution = ?1 AND sequence = ?2")?;
                     let data: String = event.query_row((key, at), |row| row.get(0))?;
-                    outputs.insert(node, serde_json::from_str::<Completion<'_>>(&data)?.output.to_owned());
+                    missing.insert(serde_json::from_str::<Completion<'_>>(&data)?.output.to_owned());
                 }
             }
             Ok(materialized)
