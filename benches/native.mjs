@@ -33,14 +33,14 @@ export async function native({ rounds = 5, say = print, quick = false } = {}) {
   const peer = join("benches", "peers", "jamjet", "Cargo.toml");
   const peerTarget = join(targetDir, "peers", "jamjet");
   say("building (the first time takes minutes) …");
-  await mustRun("cargo", ["build", "--locked", "--profile", "native", "--example", "native-bench"], { log: "native-bench", deadlineMs: 1_800_000 });
+  await mustRun("cargo", ["build", "--locked", "--release", "--example", "native-bench"], { log: "native-bench", deadlineMs: 1_800_000 });
   await mustRun("cargo", ["build", "--locked", "--release", "--manifest-path", peer, "--target-dir", peerTarget], {
     log: "native-peers",
     deadlineMs: 1_800_000,
   });
 
   const folder = mkdtempSync(join(tmpdir(), "runkeep-bench-"));
-  const own = start(join(targetDir, "native", "examples", "native-bench"), folder);
+  const own = start(join(targetDir, "release", "examples", "native-bench"), folder);
   const jamjet = start(join(peerTarget, "release", "jamjet-bench"), folder);
   const programs = { runkeep: own, floor: own, jamjet };
   const removeFolder = () => rmSync(folder, { recursive: true, force: true });

@@ -21,7 +21,7 @@ const suites = {
         "clippy",
         [
           ["cargo", "clippy", "--all-targets", ...cargoTests, "--", "-D", "warnings"],
-          ["cargo", "clippy", "--lib", "--release", "--target", "wasm32-unknown-unknown", ...ci, "--", "-D", "warnings"],
+          ["cargo", "clippy", "--lib", "--profile", "wasm", "--target", "wasm32-unknown-unknown", ...ci, "--", "-D", "warnings"],
         ],
         20,
       ),

@@ -8,7 +8,7 @@ use crate::events::{self, Event, NewEvent, types::Fields};
 use crate::executions::{Head, record};
 use crate::fold::{Effect, PendingApproval};
 use crate::ids::Name;
-use crate::json::{Json, given};
+use crate::json::Json;
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::snapshots;
 use crate::store::{Columns, Tx};
@@ -35,25 +35,17 @@ records! {
         pub approval_id: String,
         pub node_id: String,
         pub status: ApprovalStatus,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub tool_name: Option<String>,
         /// Why a run was interrupted.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub reason: Option<String>,
         /// What there is to judge: `context` or `stateForReview` of the event that asked.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub context: Option<Json>,
         /// Unix milliseconds; absent where a fork or a continuation brought the question along.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub requested_at: Option<i64>,
         /// Unix milliseconds.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub decided_at: Option<i64>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub user_id: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub comment: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub payload: Option<Json>,
     }
 }
@@ -77,9 +69,8 @@ arguments! {
         pub user_id: Option<Name>,
         pub comment: Option<String>,
         /// Merged into the state of the execution.
-        pub state_patch: Option<Json>,
+        pub state_patch: Option<Json> as optional,
         /// Any JSON.
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
         pub payload: Option<Json>,
     }
 }

@@ -2,21 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
-
 use crate::operation::Topic;
 
 /// Per topic the ids of what changed; none where it may be anything.
 pub type Topics = BTreeMap<Topic, Option<BTreeSet<String>>>;
 
 /// What changed for one tenant.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Change {
     pub tenant: String,
     /// Of executions, events and timers, the ids of executions; of items and queues, the names of queues; of what belongs to threads,
     /// the ids of threads; else the thing's own id or name. None where it may be anything.
     pub topics: Topics,
 }
+
+written! { Change { tenant, topics, } }
 
 /// More ids than this say no more than "anything".
 const MOST_IDS: usize = 100;

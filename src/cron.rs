@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::error::{Error, ErrorCode, Result};
 use crate::executions::{self, Created, Execution, begin, existing};
 use crate::ids::{Name, new_id};
-use crate::json::{Json, given};
+use crate::json::Json;
 use crate::operation::Topic;
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::queue::{self, EnqueueItem};
@@ -36,22 +36,17 @@ records! {
         pub expression: String,
         pub timezone: String,
         pub workflow_id: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub workflow_version: Option<String>,
         pub input: Json,
         /// The first work item of each execution, as it was given.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub enqueue: Option<Json>,
         pub enabled: bool,
         pub catch_up: CatchUp,
         /// Unix milliseconds: when it comes due next, or has come due and not fired yet. Absent while it is disabled.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub next_at: Option<i64>,
         /// Unix milliseconds: when it fired last.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub last_at: Option<i64>,
         /// Why it could not fire; absent once it has fired again.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub last_error: Option<Problem>,
         /// Unix milliseconds.
         pub created_at: i64,
@@ -72,7 +67,6 @@ arguments! {
         pub workflow_id: Name,
         pub workflow_version: Option<Name>,
         /// The input of each execution: any JSON; null unless given.
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
         pub input: Option<Json>,
         /// The first work item of each execution.
         pub enqueue: Option<CronItem>,
@@ -86,7 +80,6 @@ arguments! {
         pub queue: Name,
         pub node_id: Name,
         /// Any JSON; null unless given.
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
         pub payload: Option<Json>,
     }
 

@@ -5,6 +5,8 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::json::{self, Json, Object, Record, ToJson};
+
 /// What went wrong, as a word that programs can act on.
 ///
 /// In JSON and in JavaScript each is the snake_case form of its name.
@@ -94,12 +96,10 @@ impl ErrorCode {
 #[derive(Debug, Clone)]
 pub struct Error(Box<Inner>);
 
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone)]
 struct Inner {
     code: ErrorCode,
     message: String,
-    #[serde(skip_serializing_if = "Map::is_empty")]
     details: Map<String, Value>,
     retryable: bool,
 }
@@ -169,9 +169,26 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+impl Record for Error {
+    fn members(&self, object: &mut Object<'_>) {
+        object.member("code", &self.0.code.as_str());
+        object.member("message", &self.0.message);
+        if !self.0.details.is_empty() {
+            object.member("details", &Json::from(Value::Object(self.0.details.clone())));
+        }
+        object.member("retryable", &self.0.retryable);
+    }
+}
+
+impl ToJson for Error {
+    fn to_json(&self, out: &mut Vec<u8>) {
+        json::object(self, out);
+    }
+}
+
 impl Serialize for Error {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
+        json::serialize(self, serializer)
     }
 }
 

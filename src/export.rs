@@ -14,9 +14,8 @@ records! {
         pub schema_version: i64,
         /// In bytes.
         pub size: i64,
-        #[serde(skip)]
         #[cfg_attr(feature = "development", ts(skip))]
-        pub bytes: Vec<u8>,
+        pub bytes: Vec<u8> as skip,
     }
 }
 

@@ -201,7 +201,6 @@ records! {
         pub status: ExecutionStatus,
         #[cfg_attr(feature = "development", ts(type = "JsonValue"))]
         pub state: Value,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub output: Option<Json>,
         /// The nodes that completed, with their outputs.
         pub completed_nodes: BTreeMap<String, Json>,
@@ -215,6 +214,7 @@ records! {
 
     /// What the run has used so far. Tokens and costs are those of its `node_completed` events.
     #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase")]
     pub struct Budget {
         pub input_tokens: i64,
         pub output_tokens: i64,
@@ -227,10 +227,10 @@ records! {
     }
 
     #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
     pub struct PendingApproval {
         pub approval_id: String,
         pub node_id: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub tool_name: Option<String>,
         /// The event that asks; 0 where a fork or a continuation brought it along.
         pub sequence: i64,

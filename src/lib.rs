@@ -40,6 +40,7 @@ pub mod imports;
 mod json;
 mod operation;
 mod page;
+mod parameters;
 pub mod queue;
 mod requests;
 pub mod retention;

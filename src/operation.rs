@@ -1,9 +1,7 @@
 //! The one list of operations. Rust's methods, the calls from JavaScript, the TypeScript types and the documentation come from it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::approvals::{self, Approval};
 use crate::changes::Change;
@@ -13,7 +11,7 @@ use crate::executions::{self, Created, Execution, ExecutionCounts, StateChanged}
 use crate::export::{self, ExportDatabase, Exported};
 use crate::fold::Materialized;
 use crate::imports;
-use crate::json::{Json, path_at, replace_lone_surrogates};
+use crate::json::{FromJson, Json, Problem, ToJson, replace_lone_surrogates, text};
 use crate::page::{Page, Recent};
 use crate::queue::{self, Attempt, ExpiredLease, QueueInfo, QueueStats, Redriven, Renewed, WorkItem};
 use crate::requests::{self, Asked, Request};
@@ -113,6 +111,7 @@ pub struct Operation {
     /// `namespace.method`, in camelCase; without a namespace where it concerns the whole store.
     pub name: &'static str,
     /// What the documentation says of it.
+    #[cfg(feature = "development")]
     pub doc: &'static [&'static str],
     pub shape: Shape,
     /// Whether it may change anything.
@@ -140,6 +139,7 @@ macro_rules! operations {
         pub const OPERATIONS: &[Operation] = &[$($(
             Operation {
                 name: $name,
+                #[cfg(feature = "development")]
                 doc: &[$($doc),+],
                 shape: $shape,
                 writes: operations!(@writes $mode),
@@ -190,25 +190,25 @@ macro_rules! operations {
     (@writes read) => { false };
     (@writes $any:ident) => { true };
     (@handler procedure $name:literal $handler:path) => {
-        Handler::Procedure(|store, given| answer(&$handler(store, parse($name, given)?)?))
+        Handler::Procedure(|store, given| Ok(answer(&$handler(store, parse($name, given)?)?)))
     };
     (@handler procedure $name:literal $handler:path, given) => {
-        Handler::Procedure(|store, given| answer(&$handler(store, with_bytes($name, given)?)?))
+        Handler::Procedure(|store, given| Ok(answer(&$handler(store, with_bytes($name, given)?)?)))
     };
     (@handler $any:ident $name:literal $handler:path) => {
-        Handler::Transaction(|tx, given| answer(&$handler(tx, parse($name, given)?)?))
+        Handler::Transaction(|tx, given| Ok(answer(&$handler(tx, parse($name, given)?)?)))
     };
     (@handler $any:ident $name:literal $handler:path, given) => {
-        Handler::Transaction(|tx, given| answer(&$handler(tx, with_bytes($name, given)?)?))
+        Handler::Transaction(|tx, given| Ok(answer(&$handler(tx, with_bytes($name, given)?)?)))
     };
     (@handler $any:ident $name:literal $handler:path, kept) => {
-        Handler::Transaction(|tx, given| answer(&$handler(tx, parse_as_it_is($name, given, given.arguments)?)?))
+        Handler::Transaction(|tx, given| Ok(answer(&$handler(tx, parse_as_it_is($name, given)?)?)))
     };
     (@handler $any:ident $name:literal $handler:path, answered) => {
         Handler::Transaction(|tx, given| {
             let mut result = $handler(tx, parse($name, given)?)?;
             let bytes = result.take_bytes();
-            Ok(Answer { bytes, ..answer(&result)? })
+            Ok(Answer { bytes, ..answer(&result) })
         })
     };
     (@method read $self:ident, $arguments:ident, $handler:path) => { $self.0.read(|tx| $handler(tx, $arguments)) };
@@ -778,27 +778,33 @@ fn unknown_operation(name: &str) -> Error {
 }
 
 /// Reads an operation's arguments. Errors name the operation and the field.
-fn parse<A: DeserializeOwned>(operation: &str, given: Given<'_>) -> Result<A> {
-    parse_as_it_is(operation, given, &replace_lone_surrogates(given.arguments))
+fn parse<A: FromJson>(operation: &str, given: Given<'_>) -> Result<A> {
+    A::from_json(&readable(operation, given)?).map_err(|problem| refuse(operation, *problem))
 }
 
 /// Reads arguments in which halves of surrogate pairs mean something: text that streams in is cut anywhere.
-fn parse_as_it_is<A: DeserializeOwned>(operation: &str, given: Given<'_>, text: &str) -> Result<A> {
-    if given.bytes.is_some() {
-        return Err(Error::invalid(format!("{operation} takes no bytes")).with("operation", operation));
-    }
-    serde_json::from_str(text).map_err(|error| {
-        let said = error.to_string();
-        let said = said.rsplit_once(" at line ").map_or(said.as_str(), |(before, _)| before);
-        let missing = said.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
-        let path = path_at(text, offset(text, error.line(), error.column()), missing);
-        let said = if missing.is_some() { "is missing" } else { said };
-        let place = if path.is_empty() { operation.to_owned() } else { format!("{operation}: {path}") };
-        Error::invalid(format!("{place}: {}", in_words_of_json(said))).with("operation", operation).with("path", path)
-    })
+fn parse_as_it_is<A: FromJson>(operation: &str, given: Given<'_>) -> Result<A> {
+    takes_no_bytes(operation, given)?;
+    A::from_json(given.arguments).map_err(|problem| refuse(operation, *problem))
 }
 
-fn with_bytes<A: DeserializeOwned + TakesBytes>(operation: &str, given: Given<'_>) -> Result<A> {
+fn readable<'a>(operation: &str, given: Given<'a>) -> Result<Cow<'a, str>> {
+    takes_no_bytes(operation, given)?;
+    Ok(replace_lone_surrogates(given.arguments))
+}
+
+fn takes_no_bytes(operation: &str, given: Given<'_>) -> Result<()> {
+    match given.bytes {
+        None => Ok(()),
+        Some(_) => Err(Error::invalid(format!("{operation} takes no bytes")).with("operation", operation)),
+    }
+}
+
+fn refuse(operation: &str, problem: Problem) -> Error {
+    Error::invalid(format!("{operation}: {problem}")).with("operation", operation).with("path", problem.path)
+}
+
+fn with_bytes<A: FromJson + TakesBytes>(operation: &str, given: Given<'_>) -> Result<A> {
     let bytes = given.bytes.ok_or_else(|| {
         Error::invalid(format!("{operation} takes bytes beside its arguments, and got none")).with("operation", operation)
     })?;
@@ -807,38 +813,8 @@ fn with_bytes<A: DeserializeOwned + TakesBytes>(operation: &str, given: Given<'_
     Ok(arguments)
 }
 
-fn offset(text: &str, line: usize, column: usize) -> usize {
-    let before: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
-    before + column
-}
-
-/// serde speaks of Rust types; callers know JSON.
-fn in_words_of_json(said: &str) -> String {
-    let mut said = said.to_owned();
-    for (rust, json) in [
-        ("expected i64", "expected an integer"),
-        ("expected f64", "expected a number"),
-        ("expected a sequence", "expected an array"),
-        ("expected a borrowed string", "expected a string"),
-        ("floating point `", "number `"),
-        ("a map", "an object"),
-        ("invalid type: map", "invalid type: object"),
-        ("invalid type: sequence", "invalid type: array"),
-        ("unknown variant", "unknown value"),
-        ("expected value", "this is not a value that is allowed here"),
-    ] {
-        said = said.replace(rust, json);
-    }
-    match said.split_once("expected struct ") {
-        Some((before, _)) => format!("{before}expected an object"),
-        None => said,
-    }
-}
-
-fn answer(result: &impl Serialize) -> Result<Answer> {
-    serde_json::to_string(result)
-        .map(|text| Answer { text, bytes: None })
-        .map_err(|error| Error::new(ErrorCode::Internal, format!("the answer cannot be written as JSON: {error}")))
+fn answer(result: &dyn ToJson) -> Answer {
+    Answer { text: text(result), bytes: None }
 }
 
 /// A call's outcome as it goes to JavaScript, the text being `{"ok": …}` or `{"error": …}`.
@@ -847,6 +823,5 @@ pub fn envelope(outcome: Result<Answer>) -> Answer {
         Ok(answer) => return Answer { text: format!("{{\"ok\":{}}}", answer.text), ..answer },
         Err(error) => error,
     };
-    let error = serde_json::to_string(&error).unwrap_or_else(|_| "{\"code\":\"internal\",\"message\":\"\"}".to_owned());
-    Answer { text: format!("{{\"error\":{error}}}"), bytes: None }
+    Answer { text: format!("{{\"error\":{}}}", text(&error)), bytes: None }
 }

@@ -1,7 +1,5 @@
 //! Lists: pages, cursors, and rows that cannot be read.
 
-use serde::{Deserialize, Serialize};
-
 use crate::error::{Error, ErrorCode, Result};
 use crate::store::Tx;
 
@@ -15,28 +13,26 @@ pub(crate) const SCAN_LIMIT: i64 = 10_000;
 /// A page is cut when its rows weigh more than this, but holds at least one row.
 pub(crate) const MAX_PAGE_BYTES: usize = 8 * 1024 * 1024;
 
-/// The direction of a list.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "development", derive(ts_rs::TS))]
-pub enum Order {
-    /// Oldest first.
-    #[default]
-    Asc,
-    /// Newest first.
-    Desc,
+words! {
+    /// The direction of a list.
+    #[derive(Default)]
+    pub enum Order {
+        /// Oldest first.
+        #[default]
+        Asc = "asc",
+        /// Newest first.
+        Desc = "desc",
+    }
 }
 
 /// One page of a list.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[cfg_attr(feature = "development", derive(ts_rs::TS))]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "development", derive(ts_rs::TS), ts(rename_all = "camelCase"))]
 pub struct Page<T> {
     pub items: Vec<T>,
     /// Where the next page begins; null at the end. Only null is the end: a page of a filtered list may be short, or empty, before it.
     pub next_cursor: Option<String>,
     /// Rows of this page that cannot be read. The others are all in `items`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "development", ts(optional, as = "Option<Vec<Damaged>>"))]
     pub damaged: Vec<Damaged>,
 }
@@ -51,15 +47,17 @@ records! {
 }
 
 /// The rows that changed last, newest first.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "development", derive(ts_rs::TS))]
 pub struct Recent<T> {
     pub items: Vec<T>,
     /// Rows among them that cannot be read.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "development", ts(optional, as = "Option<Vec<Damaged>>"))]
     pub damaged: Vec<Damaged>,
 }
+
+written! { Page<T: crate::json::ToJson> { items, next_cursor as null, damaged as list, } }
+written! { Recent<T: crate::json::ToJson> { items, damaged as list, } }
 
 impl<T> Recent<T> {
     pub(crate) fn push(&mut self, record: Result<T>) -> Result<()> {

@@ -12,21 +12,15 @@ records! {
     #[derive(Default)]
     pub struct RetentionTimes {
         /// Executions that have ended, with their log.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub executions_ms: Option<i64>,
         /// Work items that completed or were cancelled.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub items_ms: Option<i64>,
         /// Records of deliveries that did not complete.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub attempts_ms: Option<i64>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub dead_letters_ms: Option<i64>,
         /// Changes in the registry of workers.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub history_ms: Option<i64>,
         /// Threads that have not changed for so long, with all that is in them; not those of which a turn waits or runs.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub threads_ms: Option<i64>,
     }
 }
@@ -34,17 +28,11 @@ records! {
 arguments! {
     /// Times to change. What is left out stays; null keeps for ever again.
     pub struct SetRetention {
-        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub executions_ms: Option<Option<i64>>,
-        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub items_ms: Option<Option<i64>>,
-        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub attempts_ms: Option<Option<i64>>,
-        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub dead_letters_ms: Option<Option<i64>>,
-        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub history_ms: Option<Option<i64>>,
-        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub threads_ms: Option<Option<i64>>,
     }
 

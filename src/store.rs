@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::types::FromSql;
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::types::{FromSql, FromSqlError};
+use rusqlite::{Connection, Row};
 use rusqlite_migration::{M, Migrations};
 
 use crate::changes::{Change, Touched};
@@ -16,6 +16,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorCode, Result};
 use crate::json::{Json, MAX_DOCUMENT_BYTES};
 use crate::operation::Topic;
+use crate::parameters::{Parameters, bind};
 use crate::requests::Asked;
 use crate::zones::Zones;
 
@@ -311,6 +312,17 @@ impl Store {
     }
 
     fn transaction<R>(&self, behavior: Behavior, body: impl FnOnce(&Tx<'_>) -> Result<R>) -> Result<R> {
+        let (mut body, mut answer) = (Some(body), None);
+        self.transact(behavior, &mut |tx| {
+            if let Some(body) = body.take() {
+                answer = Some(body(tx)?);
+            }
+            Ok(())
+        })?;
+        answer.ok_or_else(|| Error::new(ErrorCode::Internal, "a transaction ended without an answer"))
+    }
+
+    fn transact(&self, behavior: Behavior, body: &mut dyn FnMut(&Tx<'_>) -> Result<()>) -> Result<()> {
         let guard = self.lock();
         let transaction = Transaction::begin(guard.as_ref().ok_or_else(closed)?, behavior)?;
         let touched = RefCell::default();
@@ -327,7 +339,7 @@ impl Store {
             max_document_bytes: self.inner.options.max_document_bytes,
             touched: self.listener.as_ref().map(|_| &touched),
         };
-        let answer = match &self.tenant {
+        match &self.tenant {
             None => body(&plain),
             Some(id) => plain.of_named_tenant(id).and_then(|tx| body(&tx)),
         }?;
@@ -341,7 +353,7 @@ impl Store {
             *self.inner.writes.lock().unwrap_or_else(PoisonError::into_inner) += 1;
             self.inner.written.notify_all();
         }
-        Ok(answer)
+        Ok(())
     }
 }
 
@@ -648,13 +660,25 @@ impl Tx<'_> {
         Ok(crate::effort::Counted::new(self.connection.prepare_cached(sql)?, sql, self.efforts))
     }
 
-    pub(crate) fn execute(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<usize> {
-        Ok(self.prepare(sql)?.execute(parameters)?)
+    // Generic only on the outside: what is inside exists once.
+
+    pub(crate) fn execute(&self, sql: &str, parameters: impl Parameters) -> Result<usize> {
+        self.execute_with(sql, &parameters)
+    }
+
+    fn execute_with(&self, sql: &str, parameters: &dyn Parameters) -> Result<usize> {
+        let mut statement = self.prepare(sql)?;
+        bind(&mut statement, parameters)?;
+        Ok(statement.raw_execute()?)
     }
 
     /// Runs a statement that must change exactly one row: a guarded transition that matched none, or several, is a fault.
-    pub(crate) fn execute_one(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<()> {
-        match self.execute(sql, parameters)? {
+    pub(crate) fn execute_one(&self, sql: &str, parameters: impl Parameters) -> Result<()> {
+        self.execute_one_with(sql, &parameters)
+    }
+
+    fn execute_one_with(&self, sql: &str, parameters: &dyn Parameters) -> Result<()> {
+        match self.execute_with(sql, parameters)? {
             1 => Ok(()),
             changed => Err(Error::new(ErrorCode::Internal, format!("a statement for one row changed {changed}: {sql}"))),
         }
@@ -663,24 +687,28 @@ impl Tx<'_> {
     pub(crate) fn row<T>(
         &self,
         sql: &str,
-        parameters: impl rusqlite::Params,
-        read: impl FnOnce(&Row<'_>) -> Result<T>,
+        parameters: impl Parameters,
+        mut read: impl FnMut(&Row<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
-        self.prepare(sql)?.query_row(parameters, |row| Ok(read(row))).optional()?.transpose()
+        let mut found = None;
+        self.walk_with(sql, &parameters, &mut |row| {
+            found = Some(read(row)?);
+            Ok(false)
+        })?;
+        Ok(found)
     }
 
     pub(crate) fn rows<T>(
         &self,
         sql: &str,
-        parameters: impl rusqlite::Params,
+        parameters: impl Parameters,
         mut read: impl FnMut(&Row<'_>) -> Result<T>,
     ) -> Result<Vec<T>> {
-        let mut statement = self.prepare(sql)?;
-        let mut rows = statement.query(parameters)?;
         let mut all = Vec::new();
-        while let Some(row) = rows.next()? {
+        self.walk_with(sql, &parameters, &mut |row| {
             all.push(read(row)?);
-        }
+            Ok(true)
+        })?;
         Ok(all)
     }
 
@@ -688,11 +716,16 @@ impl Tx<'_> {
     pub(crate) fn walk(
         &self,
         sql: &str,
-        parameters: impl rusqlite::Params,
+        parameters: impl Parameters,
         mut visit: impl FnMut(&Row<'_>) -> Result<bool>,
     ) -> Result<()> {
+        self.walk_with(sql, &parameters, &mut visit)
+    }
+
+    fn walk_with(&self, sql: &str, parameters: &dyn Parameters, visit: &mut dyn FnMut(&Row<'_>) -> Result<bool>) -> Result<()> {
         let mut statement = self.prepare(sql)?;
-        let mut rows = statement.query(parameters)?;
+        bind(&mut statement, parameters)?;
+        let mut rows = statement.raw_query();
         while let Some(row) = rows.next()? {
             if !visit(row)? {
                 break;
@@ -766,14 +799,21 @@ impl<'r, 'q> Columns<'r, 'q> {
     }
 
     pub(crate) fn get<T: FromSql>(&self, at: usize) -> Result<T> {
-        self.row.get(at).map_err(|error| {
-            let column = self.row.as_ref().column_name(at).unwrap_or("?").to_owned();
-            let reason = match error {
-                rusqlite::Error::FromSqlConversionFailure(_, _, inner) => inner.to_string(),
-                other => other.to_string(),
-            };
-            Error::corrupt(self.table, &self.id, format!("{column}: {reason}"))
-        })
+        T::column_result(self.row.get_ref(at)?).map_err(|error| self.corrupt(at, &error))
+    }
+
+    fn corrupt(&self, at: usize, error: &FromSqlError) -> Error {
+        let column = self.row.as_ref().column_name(at).unwrap_or("?");
+        let reason = match error {
+            FromSqlError::Other(inner) => inner.to_string(),
+            // In the words of the error that rusqlite makes of it.
+            FromSqlError::InvalidType => match self.row.get_ref(at) {
+                Ok(value) => format!("Invalid column type {} at index: {at}, name: {column}", value.data_type()),
+                Err(other) => other.to_string(),
+            },
+            other => other.to_string(),
+        };
+        Error::corrupt(self.table, &self.id, format!("{column}: {reason}"))
     }
 
     /// A JSON column read as a Rust value.

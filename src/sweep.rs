@@ -44,19 +44,19 @@ records! {
     pub struct SweepError {
         pub part: String,
         /// Which timer, or the name of which schedule.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub id: Option<String>,
         pub code: String,
         pub message: String,
     }
 }
 
-/// Why something could not be done that was due: the code of an error, and its message.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-#[cfg_attr(feature = "development", derive(ts_rs::TS))]
-pub struct Problem {
-    pub code: String,
-    pub message: String,
+arguments! {
+    /// Why something could not be done that was due: the code of an error, and its message.
+    #[derive(PartialEq)]
+    pub struct Problem {
+        pub code: String,
+        pub message: String,
+    }
 }
 
 impl Problem {

@@ -1,12 +1,11 @@
 //! Tenants: every row belongs to one. Within one origin they are order, not a security boundary.
 
 use rusqlite::Row;
-use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorCode, Result};
 use crate::executions::Created;
 use crate::ids::Name;
-use crate::json::{Json, change, digest};
+use crate::json::{Json, digest};
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::store::{Columns, Tx};
 
@@ -22,33 +21,27 @@ words! {
     }
 }
 
-/// What a tenant may have at most. A limit that is reached refuses what would begin something, never what records.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "development", derive(ts_rs::TS), ts(optional_fields))]
-pub struct TenantLimits {
-    /// Executions that have not ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_concurrent_executions: Option<i64>,
-    /// Workflows, whatever their versions.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_workflows: Option<i64>,
-    /// Input and output tokens in one UTC month.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_tokens_per_month: Option<i64>,
-    /// US dollars in one UTC month.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_cost_per_month_usd: Option<f64>,
+arguments! {
+    /// What a tenant may have at most. A limit that is reached refuses what would begin something, never what records.
+    #[derive(PartialEq)]
+    pub struct TenantLimits {
+        /// Executions that have not ended.
+        pub max_concurrent_executions: Option<i64>,
+        /// Workflows, whatever their versions.
+        pub max_workflows: Option<i64>,
+        /// Input and output tokens in one UTC month.
+        pub max_tokens_per_month: Option<i64>,
+        /// US dollars in one UTC month.
+        pub max_cost_per_month_usd: Option<f64>,
+    }
 }
 
 records! {
     pub struct Tenant {
         pub id: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub name: Option<String>,
         pub status: TenantStatus,
         /// The caller's own; the store keeps it.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub policy: Option<Json>,
         pub limits: TenantLimits,
         /// Unix milliseconds.
@@ -63,7 +56,7 @@ arguments! {
         /// Made by the store unless given.
         pub id: Option<Name>,
         pub name: Option<Name>,
-        pub policy: Option<Json>,
+        pub policy: Option<Json> as optional,
         pub limits: Option<TenantLimits>,
     }
 
@@ -74,13 +67,10 @@ arguments! {
     /// What to change. What is left out stays, null clears.
     pub struct UpdateTenant {
         pub id: Name,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub name: Option<Option<Name>>,
         pub status: Option<TenantStatus>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub policy: Option<Option<Json>>,
         /// Takes the place of all limits.
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub limits: Option<Option<TenantLimits>>,
     }
 

@@ -32,23 +32,18 @@ records! {
         pub id: String,
         pub execution_id: String,
         pub node_id: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub correlation_key: Option<String>,
         pub status: TimerStatus,
         /// Unix milliseconds.
         pub fire_at: i64,
         /// The work item that it enqueues, as it was given.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub enqueue: Option<Json>,
         /// Unix milliseconds.
         pub created_at: i64,
         /// Unix milliseconds.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub fired_at: Option<i64>,
         /// How long after `fireAt` it fired.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub late_by_ms: Option<i64>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub error: Option<Problem>,
     }
 }

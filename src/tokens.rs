@@ -30,13 +30,10 @@ records! {
         /// Unix milliseconds.
         pub created_at: i64,
         /// Unix milliseconds.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub expires_at: Option<i64>,
         /// Unix milliseconds.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub revoked_at: Option<i64>,
         /// Unix milliseconds, to the minute.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub last_used_at: Option<i64>,
     }
 

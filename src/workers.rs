@@ -6,7 +6,7 @@ use rusqlite::Row;
 
 use crate::error::{Error, Result};
 use crate::ids::Name;
-use crate::json::{Json, given};
+use crate::json::Json;
 use crate::operation::Topic;
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::queue::end_leases_of_worker;
@@ -29,9 +29,7 @@ records! {
         pub last_heartbeat_at: i64,
         /// Unix milliseconds: dead from then on without another heartbeat.
         pub expires_at: i64,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub load: Option<f64>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub metadata: Option<Json>,
     }
 
@@ -41,7 +39,6 @@ records! {
         pub namespace: String,
         pub pool: String,
         pub change: WorkerChange,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub reason: Option<String>,
         /// Unix milliseconds.
         pub at: i64,
@@ -56,7 +53,6 @@ records! {
     pub struct Heartbeat {
         pub outcome: HeartbeatOutcome,
         /// Unix milliseconds: dead from then on without another heartbeat.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub next_expiry_at: Option<i64>,
     }
 
@@ -107,7 +103,6 @@ arguments! {
         pub liveness_ttl_ms: i64,
         /// `default` unless given.
         pub namespace: Option<Name>,
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
         pub metadata: Option<Json>,
     }
 

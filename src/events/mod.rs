@@ -19,8 +19,8 @@ records! {
         pub execution_id: String,
         /// 1, 2, 3 … per execution, without gaps.
         pub sequence: i64,
-        #[serde(rename = "type")]
-        pub event_type: String,
+        #[cfg_attr(feature = "development", ts(rename = "type"))]
+        pub event_type: String as "type",
         pub data: Json,
         /// Unix milliseconds.
         pub created_at: i64,
@@ -31,9 +31,9 @@ arguments! {
     pub struct AppendEvent {
         pub execution_id: Name,
         /// A known type, or one of your own that begins with `x-`.
-        #[serde(rename = "type")]
-        pub event_type: Name,
-        pub data: Option<Json>,
+        #[cfg_attr(feature = "development", ts(rename = "type"))]
+        pub event_type: Name as "type",
+        pub data: Option<Json> as optional,
         /// Made by the store unless given. The same id with the same arguments answers the event that exists.
         pub id: Option<Name>,
         /// Appends only if this is the log's last sequence; `conflict` otherwise.
@@ -42,9 +42,9 @@ arguments! {
 
     /// An event of a list of them.
     pub struct EventInput {
-        #[serde(rename = "type")]
-        pub event_type: Name,
-        pub data: Option<Json>,
+        #[cfg_attr(feature = "development", ts(rename = "type"))]
+        pub event_type: Name as "type",
+        pub data: Option<Json> as optional,
         pub id: Option<Name>,
     }
 

@@ -9,7 +9,7 @@ use crate::events::NewEvent;
 use crate::executions::Created;
 use crate::fold::Fold;
 use crate::ids::{Name, new_id};
-use crate::json::{Json, digest, given};
+use crate::json::{Json, digest};
 use crate::queue::{self, EnqueueItem};
 use crate::snapshots;
 use crate::store::Tx;
@@ -54,7 +54,6 @@ arguments! {
         pub id: Name,
         pub key: String,
         /// Any JSON.
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
         pub value: Option<Json>,
         /// Makes the change only if this is the log's last sequence; `conflict` otherwise.
         pub expected_sequence: Option<i64>,
@@ -64,7 +63,6 @@ arguments! {
     pub struct ContinueAsNew {
         pub id: Name,
         /// What the next segment begins with; the present state unless given.
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
         pub state: Option<Json>,
         /// The first work item of the next segment; its executionId is filled in.
         pub enqueue: Option<EnqueueItem>,

@@ -12,7 +12,7 @@ use crate::approvals;
 use crate::error::{Error, Result};
 use crate::fold::{Fold, Materialized, Outcome};
 use crate::ids::{Name, new_id};
-use crate::json::{Json, digest, given};
+use crate::json::{Json, digest};
 use crate::operation::Topic;
 use crate::page::{self, Order, Page, PageBuilder, Recent};
 use crate::queue;
@@ -71,14 +71,16 @@ impl ExecutionStatus {
 }
 
 /// A record, and whether this call made it.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "development", derive(ts_rs::TS))]
 pub struct Created<T> {
-    #[serde(flatten)]
+    #[cfg_attr(feature = "development", ts(flatten))]
     pub record: T,
     /// False where the same call had been made before, and its record is answered again.
     pub created: bool,
 }
+
+written! { Created<T: crate::json::Record> { record as members, created, } }
 
 words! {
     pub enum GroupBy {
@@ -90,7 +92,6 @@ records! {
     pub struct ExecutionCounts {
         pub total: i64,
         /// By status, where that was asked for; a status without executions is left out.
-        #[serde(skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "development", ts(type = "{ [status in ExecutionStatus]?: number }"))]
         pub by_status: Option<BTreeMap<String, i64>>,
     }
@@ -100,37 +101,29 @@ records! {
         pub id: String,
         pub tenant_id: String,
         pub workflow_id: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub workflow_version: Option<String>,
         pub status: ExecutionStatus,
         pub input: Json,
         /// What the events of the log have made of the state so far; `{}` at first.
         pub state: Json,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub output: Option<Json>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub session_type: Option<SessionType>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub parent_id: Option<String>,
         /// 0 for a run that was started, one more with each continuation.
         pub segment: i64,
         /// A string, or `{message, code?, stack?}`, as the event that failed the run gave it.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub error: Option<Json>,
         pub tags: Vec<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub metadata: Option<Json>,
         /// The sequence of the newest event; 0 without any.
         pub last_sequence: i64,
         /// Unix milliseconds.
         pub created_at: i64,
         /// Unix milliseconds: when it first ran.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub started_at: Option<i64>,
         /// Unix milliseconds: when the newest event was appended.
         pub updated_at: i64,
         /// Unix milliseconds: when it ended.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub completed_at: Option<i64>,
     }
 }
@@ -143,12 +136,10 @@ arguments! {
         pub workflow_id: Name,
         pub workflow_version: Option<Name>,
         /// Any JSON; null unless given.
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
         pub input: Option<Json>,
         pub session_type: Option<SessionType>,
         pub parent_id: Option<Name>,
         pub tags: Option<Vec<Name>>,
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
         pub metadata: Option<Json>,
     }
 

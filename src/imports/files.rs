@@ -20,7 +20,6 @@ records! {
     #[derive(Default)]
     pub struct FileReport {
         pub path: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub thread_id: Option<String>,
         /// Records that are new.
         pub imported: i64,

@@ -25,9 +25,8 @@ arguments! {
     /// A JamJet state database.
     pub struct ImportJamjet {
         /// The file.
-        #[serde(skip)]
         #[cfg_attr(feature = "development", ts(skip))]
-        pub bytes: Vec<u8>,
+        pub bytes: Vec<u8> as skip,
     }
 }
 

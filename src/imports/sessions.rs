@@ -20,18 +20,18 @@ use crate::threads::turns::TurnStatus;
 /// The most rejected lines that a report names; the others are counted.
 pub const MOST_REJECTED: usize = 1000;
 
-/// Whose files these are.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "development", derive(ts_rs::TS))]
-pub enum SessionFormat {
-    /// Sessions of Claude Code, one JSON record a line.
-    #[default]
-    ClaudeCode,
-    /// Rollouts of Codex, one JSON record a line.
-    Codex,
-    /// A file of a zagens store: a thread, a turn or an item as one JSON object, or events, one a line.
-    Zagens,
+words! {
+    /// Whose files these are.
+    #[derive(Default)]
+    pub enum SessionFormat {
+        /// Sessions of Claude Code, one JSON record a line.
+        #[default]
+        ClaudeCode = "claude_code",
+        /// Rollouts of Codex, one JSON record a line.
+        Codex = "codex",
+        /// A file of a zagens store: a thread, a turn or an item as one JSON object, or events, one a line.
+        Zagens = "zagens",
+    }
 }
 
 arguments! {
@@ -41,12 +41,11 @@ arguments! {
         /// The number of the first line; 1 unless given.
         pub line: Option<i64>,
         /// What the chunk before answered; left out for the first one.
-        pub state: Option<Json>,
+        pub state: Option<Json> as optional,
         /// Whether the file ends here.
         pub last: Option<bool>,
-        #[serde(skip)]
         #[cfg_attr(feature = "development", ts(skip))]
-        pub bytes: Vec<u8>,
+        pub bytes: Vec<u8> as skip,
     }
 }
 
@@ -61,7 +60,6 @@ records! {
     pub struct ImportedChunk {
         /// For the next chunk of the file; says nothing to others.
         pub state: Json,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub thread_id: Option<String>,
         /// Records that are new.
         pub imported: i64,

@@ -25,7 +25,6 @@ arguments! {
         /// All of a queue; give either this or `id`.
         pub queue: Option<Name>,
         /// Takes the place of the payload.
-        #[serde(default, deserialize_with = "crate::json::given", skip_serializing_if = "Option::is_none")]
         pub payload: Option<Json>,
     }
 

@@ -5,7 +5,7 @@ use super::{Backoff, ItemStatus, LONGEST_DELAY_MS, WorkItem, by_key, check_ms, q
 use crate::error::{Error, ErrorCode, Result};
 use crate::executions::{Created, Head};
 use crate::ids::{Name, new_id};
-use crate::json::{Json, digest, given};
+use crate::json::{Json, digest};
 use crate::store::Tx;
 use crate::tenants;
 
@@ -23,44 +23,31 @@ arguments! {
     /// A new work item.
     pub struct EnqueueItem {
         /// Made by the store unless given. The same id with the same arguments answers the item that exists.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub id: Option<Name>,
         /// The execution that the item belongs to; its log tells of retries, failures and cancellations.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub execution_id: Option<Name>,
         /// Required with `executionId`.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub node_id: Option<Name>,
         pub queue: Name,
         /// Any JSON; null unless given.
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
         pub payload: Option<Json>,
         /// Higher first; 0 unless given.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub priority: Option<i64>,
         /// Only a registered worker with all these capabilities gets the item.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub requires: Option<Vec<Name>>,
         /// At least 1; the queue's unless given, or 3.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub max_attempts: Option<i64>,
         /// Unix milliseconds: not before this. At once unless given.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub run_at: Option<i64>,
         /// Milliseconds from now; instead of `runAt`.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub delay_ms: Option<i64>,
         /// The queue's unless given.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub backoff: Option<Backoff>,
         /// An item of the queue under the same key that is not finished is answered instead of making another.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub idempotency_key: Option<Name>,
         /// With `ever`, finished items count too.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub unique_for: Option<UniqueFor>,
         /// Items that share it share the limits that the queue sets for one key.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub concurrency_key: Option<Name>,
     }
 

@@ -10,7 +10,6 @@ records! {
     /// A claimed item whose lease has run out. Nothing has been done about it yet.
     pub struct ExpiredLease {
         pub id: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub execution_id: Option<String>,
         pub queue: String,
         pub fence: i64,

@@ -11,7 +11,6 @@ mod settings;
 mod settle;
 
 use rusqlite::Row;
-use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorCode, Result};
 use crate::events::NewEvent;
@@ -54,7 +53,9 @@ words! {
     }
 
     /// How the delay before the next attempt grows.
+    #[derive(Default)]
     pub enum BackoffKind {
+        #[default]
         /// `baseMs * factor ^ attempt`.
         Exponential = "exponential",
         /// `baseMs` each time.
@@ -92,34 +93,24 @@ impl ItemStatus {
     }
 }
 
-/// The delay before the next attempt: by default 2 s after the first, doubled with each attempt, at most 64 s, without jitter.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "development", derive(ts_rs::TS), ts(optional_fields))]
-pub struct Backoff {
-    pub kind: BackoffKind,
-    /// Milliseconds; 1000 unless given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub base_ms: Option<i64>,
-    /// 2 unless given; exponential only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub factor: Option<f64>,
-    /// Milliseconds; 64,000 unless given, or `baseMs` where that is more.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_ms: Option<i64>,
-    /// 0 to 1: the part of the delay that is left to chance; 0 unless given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub jitter: Option<f64>,
+arguments! {
+    /// The delay before the next attempt: by default 2 s after the first, doubled with each attempt, at most 64 s, without jitter.
+    #[derive(PartialEq)]
+    pub struct Backoff {
+        pub kind: BackoffKind,
+        /// Milliseconds; 1000 unless given.
+        pub base_ms: Option<i64>,
+        /// 2 unless given; exponential only.
+        pub factor: Option<f64>,
+        /// Milliseconds; 64,000 unless given, or `baseMs` where that is more.
+        pub max_ms: Option<i64>,
+        /// 0 to 1: the part of the delay that is left to chance; 0 unless given.
+        pub jitter: Option<f64>,
+    }
 }
 
 /// No computed delay is longer than a day.
 const LONGEST_BACKOFF_MS: i64 = 24 * 60 * 60 * 1000;
-
-impl Default for Backoff {
-    fn default() -> Self {
-        Self { kind: BackoffKind::Exponential, base_ms: None, factor: None, max_ms: None, jitter: None }
-    }
-}
 
 impl Backoff {
     /// `path` names the arguments in errors.
@@ -165,9 +156,7 @@ records! {
     pub struct WorkItem {
         pub id: String,
         pub tenant_id: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub execution_id: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub node_id: Option<String>,
         pub queue: String,
         pub payload: Json,
@@ -180,35 +169,25 @@ records! {
         pub max_attempts: i64,
         /// Unix milliseconds: not before this.
         pub run_at: i64,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub backoff: Option<Backoff>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub idempotency_key: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub concurrency_key: Option<String>,
         /// Unix milliseconds.
         pub created_at: i64,
         /// Unix milliseconds: the newest claim.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub claimed_at: Option<i64>,
         /// Unix milliseconds.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub finished_at: Option<i64>,
         /// Who holds it, or held it last.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub worker_id: Option<String>,
         /// Unix milliseconds; only while claimed.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub lease_expires_at: Option<i64>,
         /// Names the newest claim, and rises with each.
         pub fence: i64,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub output: Option<Json>,
         /// A string, or `{message, code?, stack?}`.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub last_error: Option<Json>,
         /// What the last `renew` with progress said.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub progress: Option<Json>,
         pub cancel_requested: bool,
     }
@@ -224,7 +203,6 @@ records! {
         /// Unix milliseconds.
         pub ended_at: i64,
         pub outcome: AttemptOutcome,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub error: Option<Json>,
     }
 
@@ -232,7 +210,6 @@ records! {
     pub struct QueueStats {
         pub counts: ItemCounts,
         /// Unix milliseconds: since when the item that waits longest could be claimed.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub oldest_pending_at: Option<i64>,
     }
 
@@ -242,8 +219,8 @@ records! {
         pub pending: i64,
         pub claimed: i64,
         pub completed: i64,
-        #[serde(rename = "dead_lettered")]
-        pub dead_lettered: i64,
+        #[cfg_attr(feature = "development", ts(rename = "dead_lettered"))]
+        pub dead_lettered: i64 as "dead_lettered",
         pub cancelled: i64,
     }
 }

@@ -1,7 +1,5 @@
 //! Queues as such: their settings, pauses, holds and counts.
 
-use serde::{Deserialize, Deserializer, Serialize};
-
 use super::limits::{Settings, hold_key, json_column, rebalance_all, select_settings};
 use super::{Backoff, ItemCounts, QueueStats};
 use crate::error::{Error, Result};
@@ -10,15 +8,15 @@ use crate::operation::Topic;
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::store::Tx;
 
-/// A token bucket: `limit` items at once, refilled evenly over `perMs`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "development", derive(ts_rs::TS))]
-pub struct QueueRate {
-    /// At least 1.
-    pub limit: i64,
-    /// Milliseconds, at least 1.
-    pub per_ms: i64,
+arguments! {
+    /// A token bucket: `limit` items at once, refilled evenly over `perMs`.
+    #[derive(PartialEq)]
+    pub struct QueueRate {
+        /// At least 1.
+        pub limit: i64,
+        /// Milliseconds, at least 1.
+        pub per_ms: i64,
+    }
 }
 
 records! {
@@ -27,25 +25,18 @@ records! {
         pub name: String,
         pub paused: bool,
         /// Unix milliseconds: nothing of the queue is claimed before.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub held_until: Option<i64>,
         /// How many of its items may be claimed at the same time.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub concurrency: Option<i64>,
         /// How many items of one concurrency key may be claimed at the same time.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub key_concurrency: Option<i64>,
         /// How fast items are handed out.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub rate_limit: Option<QueueRate>,
         /// How fast items of one concurrency key are handed out.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub key_rate_limit: Option<QueueRate>,
         /// For items that are enqueued without one of their own.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub max_attempts: Option<i64>,
         /// For items without one of their own.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub backoff: Option<Backoff>,
     }
 }
@@ -54,17 +45,11 @@ arguments! {
     /// Settings to change. What is left out stays, null clears.
     pub struct ConfigureQueue {
         pub name: Name,
-        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub concurrency: Option<Option<i64>>,
-        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub key_concurrency: Option<Option<i64>>,
-        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub rate_limit: Option<Option<QueueRate>>,
-        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub key_rate_limit: Option<Option<QueueRate>>,
-        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub max_attempts: Option<Option<i64>>,
-        #[serde(default, deserialize_with = "crate::json::change", skip_serializing_if = "Option::is_none")]
         pub backoff: Option<Option<Backoff>>,
     }
 
@@ -78,9 +63,8 @@ arguments! {
         /// The whole queue unless given.
         pub key: Option<Name>,
         /// Unix milliseconds, in the future; null lets go.
-        #[serde(deserialize_with = "required")]
         #[cfg_attr(feature = "development", ts(optional = false))]
-        pub until: Option<i64>,
+        pub until: Option<i64> as required,
     }
 
     /// Which queues to list.
@@ -90,11 +74,6 @@ arguments! {
         pub order: Option<Order>,
         pub cursor: Option<String>,
     }
-}
-
-/// A field that may be null, and may not be left out.
-fn required<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
-    Option::deserialize(deserializer)
 }
 
 impl From<Settings> for QueueInfo {

@@ -1,6 +1,5 @@
 //! What the holder of a lease does with it. Every call names the item and the fence of its claim.
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -13,7 +12,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::events::{self, EventInput, NewEvent};
 use crate::executions::record;
 use crate::ids::Name;
-use crate::json::{Json, digest, given};
+use crate::json::{Json, ToJson, digest};
 use crate::store::Tx;
 
 arguments! {
@@ -24,7 +23,6 @@ arguments! {
         /// Milliseconds from now; the length of the claim's lease unless given.
         pub lease_ms: Option<i64>,
         /// Any JSON, kept on the item and shown to the next attempt.
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
         pub progress: Option<Json>,
     }
 
@@ -32,12 +30,11 @@ arguments! {
     pub struct CompleteItem {
         pub id: Name,
         pub fence: i64,
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
         pub output: Option<Json>,
         /// Appended to the log of the item's execution.
         pub events: Option<Vec<EventInput>>,
         /// An RFC 7396 merge patch for the state of the item's execution, applied before `events`.
-        pub state_patch: Option<Json>,
+        pub state_patch: Option<Json> as optional,
         /// Items to enqueue.
         pub enqueue: Option<Vec<EnqueueItem>>,
     }
@@ -78,12 +75,12 @@ records! {
     }
 
     #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
     pub struct Completed {
         pub status: ItemStatus,
         /// Whether the lease had run out already, and nobody had noticed.
         pub late: bool,
         /// The last sequence of the execution's log, where the item has one.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub last_sequence: Option<i64>,
         /// The items of `enqueue`, in order.
         pub enqueued: Vec<EnqueuedItem>,
@@ -92,26 +89,27 @@ records! {
     }
 
     #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
     pub struct EnqueuedItem {
         pub id: String,
         pub created: bool,
     }
 
     #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
     pub struct Failed {
         pub outcome: FailOutcome,
         /// Unix milliseconds: when it can be claimed again.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub run_at: Option<i64>,
         /// Whether the lease had run out already, and nobody had noticed.
         pub late: bool,
     }
 
     #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
     pub struct Released {
         pub outcome: ReleaseOutcome,
         /// Unix milliseconds: when it can be claimed again.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub run_at: Option<i64>,
         /// Whether the lease had run out already, and nobody had noticed.
         pub late: bool,
@@ -137,21 +135,22 @@ enum Turn<A> {
     Repeated(A),
 }
 
-/// What a settling call was, kept with the item.
-#[derive(Serialize, serde::Deserialize)]
-struct Settlement {
-    call: String,
-    digest: String,
-    answer: Json,
-}
-
-impl Settlement {
-    fn of(call: &str, digest: &str, answer: &impl Serialize) -> Result<Json> {
-        Json::from_value(&Self { call: call.to_owned(), digest: digest.to_owned(), answer: Json::from_value(answer)? })
+arguments! {
+    /// What a settling call was, kept with the item.
+    struct Settlement {
+        call: String,
+        digest: String,
+        answer: Json,
     }
 }
 
-fn hex(arguments: &impl Serialize) -> Result<String> {
+impl Settlement {
+    fn of(call: &str, digest: &str, answer: &dyn ToJson) -> Result<Json> {
+        Json::of(&Self { call: call.to_owned(), digest: digest.to_owned(), answer: Json::of(answer)? })
+    }
+}
+
+fn hex(arguments: &dyn ToJson) -> Result<String> {
     let digits = digest(arguments)?.into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
     Ok(digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect())
 }

@@ -26,7 +26,6 @@ records! {
         pub id: String,
         /// In bytes.
         pub size: i64,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub media_type: Option<String>,
         /// Unix milliseconds.
         pub created_at: i64,
@@ -38,22 +37,19 @@ records! {
         pub id: String,
         /// Of the whole blob, in bytes.
         pub size: i64,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub media_type: Option<String>,
         /// Unix milliseconds.
         pub created_at: i64,
-        #[serde(skip)]
         #[cfg_attr(feature = "development", ts(skip))]
-        pub bytes: Vec<u8>,
+        pub bytes: Vec<u8> as skip,
     }
 }
 
 arguments! {
     /// Bytes to keep, at most 128 MiB.
     pub struct PutBlob {
-        #[serde(skip)]
         #[cfg_attr(feature = "development", ts(skip))]
-        pub bytes: Vec<u8>,
+        pub bytes: Vec<u8> as skip,
         /// Such as `image/png`. The first one that is given for these bytes stays.
         pub media_type: Option<Name>,
     }

@@ -47,18 +47,14 @@ records! {
         pub delivery: Delivery,
         /// As it was given.
         pub prompt: Json,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub request: Option<Json>,
         /// The turn that has taken it.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub turn_id: Option<String>,
         /// Unix milliseconds.
         pub created_at: i64,
         /// Unix milliseconds.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub promoted_at: Option<i64>,
         /// Unix milliseconds.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub withdrawn_at: Option<i64>,
     }
 
@@ -81,7 +77,6 @@ arguments! {
         /// `queue` unless given.
         pub delivery: Option<Delivery>,
         /// What goes with it, such as the model to use.
-        #[serde(default, deserialize_with = "crate::json::given", skip_serializing_if = "Option::is_none")]
         pub request: Option<Json>,
     }
 
@@ -109,7 +104,6 @@ arguments! {
         /// The beginning of the prompt, where that is a text, unless given.
         pub input_summary: Option<String>,
         pub owner_id: Option<Name>,
-        #[serde(default, deserialize_with = "crate::json::given", skip_serializing_if = "Option::is_none")]
         pub metadata: Option<Json>,
     }
 

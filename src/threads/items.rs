@@ -8,7 +8,7 @@ use super::{search, text, turns};
 use crate::error::{Error, ErrorCode, Result};
 use crate::executions::Created;
 use crate::ids::{Name, new_id};
-use crate::json::{Json, change, digest, given};
+use crate::json::{Json, digest};
 use crate::operation::Topic;
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::store::{Columns, Tx};
@@ -81,9 +81,7 @@ records! {
     pub struct ThreadItem {
         pub id: String,
         pub thread_id: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub turn_id: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub parent_id: Option<String>,
         /// 1, 2, 3 … within the thread, in the order in which items were made. A deleted item's is not given again.
         pub position: i64,
@@ -93,18 +91,14 @@ records! {
         /// What a person reads, with what has streamed in so far.
         pub text: String,
         /// What programs read: a tool's input and output.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub data: Option<Json>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub metadata: Option<Json>,
         pub blobs: Vec<BlobReference>,
         /// Unix milliseconds.
         pub created_at: i64,
         /// Unix milliseconds: when it came to be in progress.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub started_at: Option<i64>,
         /// Unix milliseconds.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub ended_at: Option<i64>,
     }
 }
@@ -115,7 +109,6 @@ arguments! {
     pub struct BlobReference {
         pub blob_id: Name,
         /// What it is called here.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub name: Option<Name>,
     }
 
@@ -134,9 +127,7 @@ arguments! {
         pub status: Option<ThreadItemStatus>,
         pub summary: Option<String>,
         pub text: Option<String>,
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
         pub data: Option<Json>,
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
         pub metadata: Option<Json>,
         pub blobs: Option<Vec<BlobReference>>,
     }
@@ -150,33 +141,25 @@ arguments! {
         pub turn_id: Option<Name>,
         /// Needed for a new item; that of an item that exists cannot change.
         pub kind: Option<ItemKind>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub parent_id: Option<Option<Name>>,
         pub status: Option<ThreadItemStatus>,
         pub summary: Option<String>,
         pub text: Option<String>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub data: Option<Option<Json>>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub metadata: Option<Option<Json>>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub blobs: Option<Option<Vec<BlobReference>>>,
     }
 
     /// What to change of an item. What is left out stays; null clears.
     pub struct UpdateItem {
         pub id: Name,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub parent_id: Option<Option<Name>>,
         pub status: Option<ThreadItemStatus>,
         pub summary: Option<String>,
         /// In the place of the whole text, of what has streamed in too.
         pub text: Option<String>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub data: Option<Option<Json>>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub metadata: Option<Option<Json>>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub blobs: Option<Option<Vec<BlobReference>>>,
     }
 

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use crate::error::{Error, Result};
 use crate::executions::Created;
 use crate::ids::{Name, new_id};
-use crate::json::{Json, change, digest};
+use crate::json::{Json, digest};
 use crate::operation::Topic;
 use crate::page::{self, Order, Page, PageBuilder, Recent};
 use crate::retention::Pass;
@@ -33,31 +33,20 @@ records! {
     /// A conversation, or whatever else consists of turns and items.
     pub struct Thread {
         pub id: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub title: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub model: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub mode: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub workspace: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub system_prompt: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub task_id: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub task_type: Option<String>,
         pub archived: bool,
         /// The newest item.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub head_item_id: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub latest_turn_id: Option<String>,
         /// Unix milliseconds: when the newest message of a person or an assistant was made.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub last_message_at: Option<i64>,
         /// Where the thread was forked.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub forked_from: Option<ForkedFrom>,
         /// `{}` unless given.
         pub metadata: Json,
@@ -69,11 +58,10 @@ records! {
 
     /// The point of another thread at which a thread begins: the end of an item, of a turn, or of what the whole thread then was.
     #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
     pub struct ForkedFrom {
         pub thread_id: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         pub item_id: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         pub turn_id: Option<String>,
     }
 }
@@ -92,7 +80,7 @@ arguments! {
         pub task_type: Option<Name>,
         pub archived: Option<bool>,
         /// Any JSON; `{}` unless given.
-        pub metadata: Option<Json>,
+        pub metadata: Option<Json> as optional,
     }
 
     pub struct ThreadId {
@@ -102,22 +90,14 @@ arguments! {
     /// What to change of a thread. What is left out stays, null clears.
     pub struct UpdateThread {
         pub id: Name,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub title: Option<Option<String>>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub model: Option<Option<String>>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub mode: Option<Option<String>>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub workspace: Option<Option<String>>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub system_prompt: Option<Option<String>>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub task_id: Option<Option<Name>>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub task_type: Option<Option<Name>>,
         pub archived: Option<bool>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub metadata: Option<Option<Json>>,
     }
 

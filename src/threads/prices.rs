@@ -2,41 +2,34 @@
 
 use std::sync::OnceLock;
 
-use serde::{Deserialize, Serialize};
-
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::Name;
 use crate::store::{Columns, Tx};
 
-/// What a model's tokens cost from one time to another, in US dollars per million.
-///
-/// Of the prices that fit a response, the one with the most specific pattern counts: one without `*` before one with it, then the one with
-/// the most other characters; of equal patterns one that names the provider; of what is still equal the later in the list.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(feature = "development", derive(ts_rs::TS), ts(optional_fields))]
-pub struct Price {
-    /// The model's name, in any case; `*` stands for any characters, or none.
-    pub model_pattern: Name,
-    /// Only for responses of this provider, in any case.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub provider: Option<Name>,
-    /// Unix milliseconds: only for responses of this time and later.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from: Option<i64>,
-    /// Unix milliseconds: only for responses before this time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub until: Option<i64>,
-    /// Of input that is neither read from the cache nor written to it.
-    pub input: f64,
-    /// Of input that the cache held; as `input` unless given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache_read: Option<f64>,
-    /// Of input that went into the cache; as `input` unless given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache_write: Option<f64>,
-    /// Of output, reasoning included.
-    pub output: f64,
+arguments! {
+    /// What a model's tokens cost from one time to another, in US dollars per million.
+    ///
+    /// Of the prices that fit a response, the one with the most specific pattern counts: one without `*` before one with it, then the one with
+    /// the most other characters; of equal patterns one that names the provider; of what is still equal the later in the list.
+    #[derive(PartialEq)]
+    pub struct Price {
+        /// The model's name, in any case; `*` stands for any characters, or none.
+        pub model_pattern: Name,
+        /// Only for responses of this provider, in any case.
+        pub provider: Option<Name>,
+        /// Unix milliseconds: only for responses of this time and later.
+        pub from: Option<i64>,
+        /// Unix milliseconds: only for responses before this time.
+        pub until: Option<i64>,
+        /// Of input that is neither read from the cache nor written to it.
+        pub input: f64,
+        /// Of input that the cache held; as `input` unless given.
+        pub cache_read: Option<f64>,
+        /// Of input that went into the cache; as `input` unless given.
+        pub cache_write: Option<f64>,
+        /// Of output, reasoning included.
+        pub output: f64,
+    }
 }
 
 records! {
@@ -46,10 +39,8 @@ records! {
         /// Whether they are the ones that come with runkeep, and none were set.
         pub is_default: bool,
         /// The day on which the default prices were gathered, as `YYYY-MM-DD`.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub as_of: Option<String>,
         /// Where the default prices are from.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub source: Option<String>,
     }
 }
@@ -66,13 +57,13 @@ arguments! {
 /// The most prices of a list.
 const MOST_PRICES: usize = 2000;
 
-/// The file of default prices.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Defaults {
-    as_of: String,
-    source: String,
-    prices: Vec<Price>,
+arguments! {
+    /// The file of default prices.
+    struct Defaults {
+        as_of: String,
+        source: String,
+        prices: Vec<Price>,
+    }
 }
 
 fn defaults() -> Result<&'static Defaults> {

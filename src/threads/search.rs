@@ -72,24 +72,19 @@ records! {
         /// Whether there is more than `limit` let through.
         pub more: bool,
         /// Rows among them that cannot be read.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "development", ts(optional, as = "Option<Vec<Damaged>>"))]
-        pub damaged: Vec<Damaged>,
+        pub damaged: Vec<Damaged> as list,
     }
 
     /// A title or an item that was found.
     pub struct SearchHit {
         pub thread_id: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub thread_title: Option<String>,
         /// Whether the thread is archived.
         pub archived: bool,
         /// The item; none where it is the title that was found.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub item_id: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub turn_id: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub kind: Option<ItemKind>,
         /// When the item, or the thread, was created, in Unix milliseconds.
         pub created_at: i64,
@@ -101,8 +96,8 @@ records! {
     pub struct SnippetPart {
         pub text: String,
         /// Whether this is what was looked for.
-        #[serde(rename = "match")]
-        pub is_match: bool,
+        #[cfg_attr(feature = "development", ts(rename = "match"))]
+        pub is_match: bool as "match",
     }
 }
 

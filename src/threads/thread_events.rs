@@ -5,7 +5,7 @@ use rusqlite::Row;
 use super::Head;
 use crate::error::{Error, Result};
 use crate::ids::Name;
-use crate::json::{Json, given};
+use crate::json::Json;
 use crate::operation::Topic;
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::store::{Columns, Tx};
@@ -16,12 +16,10 @@ records! {
         /// Rises with each event of the tenant, whichever thread it is of; no number is given twice.
         pub sequence: i64,
         pub thread_id: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub turn_id: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub item_id: Option<String>,
-        #[serde(rename = "type")]
-        pub event_type: String,
+        #[cfg_attr(feature = "development", ts(rename = "type"))]
+        pub event_type: String as "type",
         pub data: Json,
         /// Unix milliseconds.
         pub created_at: i64,
@@ -36,10 +34,9 @@ arguments! {
         pub turn_id: Option<Name>,
         /// Kept as it is given.
         pub item_id: Option<Name>,
-        #[serde(rename = "type")]
-        pub event_type: Name,
+        #[cfg_attr(feature = "development", ts(rename = "type"))]
+        pub event_type: Name as "type",
         /// Any JSON; null unless given.
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
         pub data: Option<Json>,
     }
 

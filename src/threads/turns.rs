@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::events::types::check_error;
 use crate::executions::Created;
 use crate::ids::{Name, new_id};
-use crate::json::{Json, change, digest, given};
+use crate::json::{Json, digest};
 use crate::operation::Topic;
 use crate::page::{self, Damaged, Order, Page, PageBuilder};
 use crate::store::{Columns, Store, Tx};
@@ -63,7 +63,6 @@ records! {
     pub struct Turn {
         pub id: String,
         pub thread_id: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub execution_id: Option<String>,
         pub status: TurnStatus,
         /// A short text of what was asked; empty unless given.
@@ -71,29 +70,21 @@ records! {
         /// Unix milliseconds.
         pub created_at: i64,
         /// Unix milliseconds: when it came to be in progress.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub started_at: Option<i64>,
         /// Unix milliseconds.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub ended_at: Option<i64>,
         /// From `startedAt` to `endedAt`.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub duration_ms: Option<i64>,
         /// What its responses have used, where any was recorded.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub usage: Option<TurnUsage>,
         /// The input tokens of its last request: how full the context is.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub last_request_input_tokens: Option<i64>,
         /// A string, or `{message, code?, stack?}`.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub error: Option<Json>,
         /// How many prompts of the inbox it has taken while it ran.
         pub steer_count: i64,
         /// Who runs it: `turns.recover` asks whether that one is alive.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub owner_id: Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub metadata: Option<Json>,
     }
 
@@ -103,9 +94,8 @@ records! {
         /// The ids of the turns that are `interrupted` now, in the order in which they were created.
         pub interrupted: Vec<String>,
         /// Rows that cannot be read; they are as they were.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
         #[cfg_attr(feature = "development", ts(optional, as = "Option<Vec<Damaged>>"))]
-        pub damaged: Vec<Damaged>,
+        pub damaged: Vec<Damaged> as list,
     }
 }
 
@@ -120,7 +110,6 @@ arguments! {
         pub status: Option<TurnStatus>,
         pub input_summary: Option<String>,
         pub owner_id: Option<Name>,
-        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
         pub metadata: Option<Json>,
     }
 
@@ -134,17 +123,12 @@ arguments! {
         /// The next status. A turn that has ended stays as it ended.
         pub status: Option<TurnStatus>,
         pub input_summary: Option<String>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub execution_id: Option<Option<Name>>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub last_request_input_tokens: Option<Option<i64>>,
         /// A string, or `{message, code?, stack?}`.
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub error: Option<Option<Json>>,
         /// Who runs the turn from now on.
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub owner_id: Option<Option<Name>>,
-        #[serde(default, deserialize_with = "change", skip_serializing_if = "Option::is_none")]
         pub metadata: Option<Option<Json>>,
         /// Makes the change only if this is the turn's status; `conflict` otherwise.
         pub expected_status: Option<TurnStatus>,

@@ -1,7 +1,6 @@
 //! Usage: what responses of models have used, and what that cost.
 
 use rusqlite::Row;
-use serde::{Deserialize, Serialize};
 
 use super::prices::{Cost, Prices, Used};
 use super::turns;
@@ -31,28 +30,21 @@ records! {
         pub turn_id: String,
         pub thread_id: String,
         pub model: String,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub provider: Option<String>,
         /// All input, cache reads and writes included.
         pub input_tokens: i64,
         /// All output, reasoning included.
         pub output_tokens: i64,
         /// Absent where the provider did not tell.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub cache_read_tokens: Option<i64>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub cache_write_tokens: Option<i64>,
         /// Input that had nothing to do with a cache.
         pub no_cache_tokens: i64,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub reasoning_tokens: Option<i64>,
         /// In US dollars, by the prices of the time at which it was recorded; absent where there was none for the model.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub cost_usd: Option<f64>,
         /// What it would have cost, had there been no cache.
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub cost_usd_without_cache: Option<f64>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         pub metadata: Option<Json>,
         /// Unix milliseconds.
         pub created_at: i64,
@@ -67,7 +59,7 @@ records! {
         pub no_cache_tokens: i64,
         pub reasoning_tokens: i64,
         /// In US dollars, of the responses that have a price; null where none has.
-        pub cost_usd: Option<f64>,
+        pub cost_usd: Option<f64> as null,
         pub responses: i64,
         /// Of them, how many have no price.
         pub unpriced_responses: i64,
@@ -85,13 +77,13 @@ records! {
         pub no_cache_tokens: i64,
         pub reasoning_tokens: i64,
         /// In US dollars, of the responses that have a price; null where there are responses and none has one.
-        pub cost_usd: Option<f64>,
+        pub cost_usd: Option<f64> as null,
         /// What the same responses would have cost, had there been no cache.
-        pub cost_usd_without_cache: Option<f64>,
+        pub cost_usd_without_cache: Option<f64> as null,
         /// The difference; 0 where the cache made it dearer.
-        pub cache_savings_usd: Option<f64>,
+        pub cache_savings_usd: Option<f64> as null,
         /// Cache reads in percent of all input; null without input.
-        pub cache_hit_percent: Option<f64>,
+        pub cache_hit_percent: Option<f64> as null,
         /// How many turns the responses belong to.
         pub turns: i64,
         /// Of them, how many have a response without a price: the costs lack it.
@@ -100,9 +92,9 @@ records! {
 
     pub struct UsageBucket {
         /// The day as `YYYY-MM-DD`, the model, the provider, or the thread's id; null for what has no provider.
-        pub key: Option<String>,
-        #[serde(flatten)]
-        pub sums: UsageTotals,
+        pub key: Option<String> as null,
+        #[cfg_attr(feature = "development", ts(flatten))]
+        pub sums: UsageTotals as members,
     }
 
     pub struct UsageAggregate {
@@ -123,15 +115,14 @@ records! {
     }
 }
 
-/// What the responses of a bucket have in common.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "development", derive(ts_rs::TS))]
-pub enum UsageGroup {
-    Day,
-    Model,
-    Provider,
-    Thread,
+words! {
+    /// What the responses of a bucket have in common.
+    pub enum UsageGroup {
+        Day = "day",
+        Model = "model",
+        Provider = "provider",
+        Thread = "thread",
+    }
 }
 
 arguments! {
@@ -154,7 +145,7 @@ arguments! {
         pub no_cache_tokens: Option<i64>,
         /// Output that is reasoning.
         pub reasoning_tokens: Option<i64>,
-        pub metadata: Option<Json>,
+        pub metadata: Option<Json> as optional,
         /// Unix milliseconds; now unless given. The price is that of this time.
         pub created_at: Option<i64>,
     }

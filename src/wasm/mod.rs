@@ -7,11 +7,12 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use wasm_bindgen::prelude::*;
 
 use crate::clock::{Clock, SystemClock};
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result};
+use crate::json::{ToJson, text};
 use crate::operation::{Answer, Call, Given, envelope};
 use crate::requests::Request;
 use crate::store::{Durability, Options, SCHEMA_VERSION, Store};
@@ -26,23 +27,22 @@ struct OpenOptions {
     now_ms: Option<f64>,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Storage {
-    Opfs,
-    Memory,
+words! {
+    pub enum Storage {
+        Opfs = "opfs",
+        Memory = "memory",
+    }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Info {
-    version: &'static str,
-    schema_version: i64,
-    sqlite_version: &'static str,
-    storage: Storage,
-    /// Where its files are in OPFS, from the root.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    directory: Option<String>,
+records! {
+    pub struct Info {
+        pub version: &'static str,
+        pub schema_version: i64,
+        pub sqlite_version: &'static str,
+        pub storage: Storage,
+        /// Where its files are in OPFS, from the root.
+        pub directory: Option<String>,
+    }
 }
 
 /// The system's clock, or the time that a test gives with its calls.
@@ -157,10 +157,7 @@ impl Engine {
             .collect();
         let outcome = self.store.call_many(&calls);
         let answers: js_sys::Array = outcome.answers.into_iter().map(|outcome| answer(envelope(outcome))).collect();
-        let changes = match outcome.changes.as_slice() {
-            [] => JsValue::UNDEFINED,
-            changes => serde_json::to_string(changes).map_err(|error| JsValue::from(error.to_string()))?.into(),
-        };
+        let changes = if outcome.changes.is_empty() { JsValue::UNDEFINED } else { text(&outcome.changes).into() };
         Ok(object([("answers", answers.into()), ("changes", changes)]))
     }
 
@@ -217,9 +214,8 @@ fn object<const N: usize>(members: [(&str, JsValue); N]) -> JsValue {
     object.into()
 }
 
-/// A plain object, not a Map, whatever is nested in it.
-fn to_js(value: &impl Serialize) -> JsValue {
-    value
-        .serialize(&serde_wasm_bindgen::Serializer::json_compatible())
-        .unwrap_or_else(|error| JsValue::from_str(&format!("{}: {error}", ErrorCode::Internal.as_str())))
+/// A record as a plain object.
+fn to_js(record: &dyn ToJson) -> JsValue {
+    // What was written as JSON can be read as JSON.
+    js_sys::JSON::parse(&text(record)).unwrap_or_default()
 }

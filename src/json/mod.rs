@@ -1,5 +1,8 @@
 //! JSON documents: kept as the text they came as.
 
+mod read;
+mod write;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,6 +15,9 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorCode, Result};
+
+pub(crate) use read::{FromJson, Members, Problem, by_text as deserialize, deserialize_word, word};
+pub(crate) use write::{Object, Record, ToJson, by_text as serialize, object, text};
 
 /// The deepest nesting of arrays and objects in a document.
 pub const MAX_DEPTH: usize = 128;
@@ -43,6 +49,14 @@ impl Json {
         serde_json::value::to_raw_value(value)
             .map(Self)
             .map_err(|error| Error::invalid(format!("the value cannot be written as JSON: {error}")))
+    }
+
+    /// The document of something of the store's own.
+    pub(crate) fn of(value: &dyn ToJson) -> Result<Self> {
+        let text = text(value);
+        RawValue::from_string(text)
+            .map(Self)
+            .map_err(|error| Error::new(ErrorCode::Internal, format!("was written badly: {error}")))
     }
 
     pub fn as_str(&self) -> &str {
@@ -143,22 +157,48 @@ pub(crate) fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     Json::deserialize(deserializer).map(Some)
 }
 
-/// A field of an update: a value, or null to clear it. Left out, it is `None`; for use with `#[serde(default)]`.
-pub(crate) fn change<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<T>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
+/// How many bytes the name of a field has in camelCase.
+pub(crate) const fn camel_len(snake: &str) -> usize {
+    let (bytes, mut at, mut len) = (snake.as_bytes(), 0, 0);
+    while at < bytes.len() {
+        if bytes[at] != b'_' {
+            len += 1;
+        }
+        at += 1;
+    }
+    len
+}
+
+/// The name of a field in camelCase.
+pub(crate) const fn camel<const N: usize>(snake: &str) -> [u8; N] {
+    let (bytes, mut at, mut len, mut camel) = (snake.as_bytes(), 0, 0, [0; N]);
+    while at < bytes.len() {
+        if bytes[at] != b'_' {
+            let begins_word = at > 0 && bytes[at - 1] == b'_';
+            camel[len] = if begins_word { bytes[at].to_ascii_uppercase() } else { bytes[at] };
+            len += 1;
+        }
+        at += 1;
+    }
+    camel
+}
+
+/// A word in a row that is none of its type.
+pub(crate) fn no_such_word(word: &str, of: &str) -> FromSqlError {
+    FromSqlError::Other(format!("{word:?} is no {of}").into())
 }
 
 /// A digest of arguments, by which a repeated call is told from another one. The order of an object's keys, white space and the
 /// spelling of strings do not matter; numbers count to the last digit.
-pub(crate) fn digest(arguments: &impl Serialize) -> Result<[u8; 32]> {
-    let text = Json::from_value(arguments)?;
+pub(crate) fn digest(arguments: &dyn ToJson) -> Result<[u8; 32]> {
+    let text = text(arguments);
     // The documents in it are named when each is checked; here the recursion is kept bounded.
-    if depth(text.as_str()) > MAX_DEPTH + ARGUMENT_LEVELS {
+    if depth(&text) > MAX_DEPTH + ARGUMENT_LEVELS {
         return Err(Error::new(ErrorCode::TooLarge, format!("a document is nested over {MAX_DEPTH} levels deep"))
             .with("maxDepth", MAX_DEPTH));
     }
-    let mut canonical = String::with_capacity(text.as_str().len());
-    write_canonical(text.as_str(), &mut canonical)
+    let mut canonical = String::with_capacity(text.len());
+    write_canonical(&text, &mut canonical)
         .map_err(|error| Error::new(ErrorCode::Internal, format!("arguments cannot be digested: {error}")))?;
     Ok(Sha256::digest(canonical.as_bytes()).into())
 }
