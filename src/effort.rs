@@ -9,6 +9,8 @@ use rusqlite::{CachedStatement, StatementStatus};
 /// What running a statement took, by SQLite's own count. Unlike the time, it is the same each time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Effort {
+    /// How often it ran.
+    pub runs: i64,
     /// Instructions of SQLite's virtual machine.
     pub steps: i64,
     /// Rows stepped over in walks through a whole table or index.
@@ -21,6 +23,7 @@ pub struct Effort {
 
 impl std::ops::AddAssign for Effort {
     fn add_assign(&mut self, other: Self) {
+        self.runs += other.runs;
         self.steps += other.steps;
         self.scanned += other.scanned;
         self.sorts += other.sorts;
@@ -77,6 +80,7 @@ impl Drop for Counted<'_> {
     fn drop(&mut self) {
         let count = |status| i64::from(self.statement.reset_status(status));
         let effort = Effort {
+            runs: count(StatementStatus::Run),
             steps: count(StatementStatus::VmStep),
             scanned: count(StatementStatus::FullscanStep),
             sorts: count(StatementStatus::Sort) + count(StatementStatus::AutoIndex),
