@@ -56,7 +56,7 @@ impl Json {
         let text = text(value);
         RawValue::from_string(text)
             .map(Self)
-            .map_err(|error| Error::new(ErrorCode::Internal, format!("was written badly: {error}")))
+            .map_err(|error| Error::new(ErrorCode::Internal, format!("what was written is not JSON: {error}")))
     }
 
     pub fn as_str(&self) -> &str {
@@ -292,9 +292,8 @@ pub(crate) fn unicode_escape(bytes: &[u8], at: usize) -> Option<u32> {
     u32::from_str_radix(std::str::from_utf8(&escape[2..]).ok()?, 16).ok()
 }
 
-/// Where in JSON text the byte `offset` lies, as a path like `items[3].cost`; or where `missing` would lie, a member that the object
-/// which ends there lacks. For messages.
-pub(crate) fn path_at(text: &str, offset: usize, missing: Option<&str>) -> String {
+/// Where in JSON text the byte `offset` lies, as a path like `items[3].cost`. For messages.
+fn path_at(text: &str, offset: usize) -> String {
     enum Level {
         Array(usize),
         Object(String),
@@ -331,9 +330,6 @@ pub(crate) fn path_at(text: &str, offset: usize, missing: Option<&str>) -> Strin
             _ => {}
         }
         at += 1;
-    }
-    if let (Some(missing), Some(Level::Object(key))) = (missing, levels.last_mut()) {
-        *key = missing.to_owned();
     }
     let mut path = String::new();
     for level in &levels {

@@ -33,7 +33,7 @@ impl Problem {
     fn of(text: &str, error: &serde_json::Error) -> Box<Self> {
         let said = error.to_string();
         let said = said.rsplit_once(" at line ").map_or(said.as_str(), |(before, _)| before);
-        let path = if error.is_data() { String::new() } else { path_at(text, offset(text, error.line(), error.column()), None) };
+        let path = if error.is_data() { String::new() } else { path_at(text, offset(text, error.line(), error.column())) };
         Box::new(Self { path, said: in_words_of_json(said) })
     }
 }
