@@ -4,11 +4,21 @@ import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } fr
 import { dirname, extname, join, relative } from "node:path";
 import { brotliCompressSync } from "node:zlib";
 import { capture, Failure, isMain, main, mustRun, root, say, seconds, targetDir } from "./run.mjs";
-import { wasmBindgen } from "./setup.mjs";
+import { wasmBindgen, wasmTarget } from "./setup.mjs";
 
 const minute = 60_000;
 const dist = join(root, "dist");
 const wasmDir = join(targetDir, "wasm");
+
+// Rust's own library is compiled with the crate, for size and without the texts of panics, which nobody would see: a panic ends a worker in
+// either case. The options are not stable yet; the variable has the stable compiler take them. SHA-256 is compiled as a loop.
+const forSize = {
+  args: ["-Z", "build-std=std,panic_abort", "-Z", "build-std-features=optimize_for_size"],
+  env: {
+    RUSTC_BOOTSTRAP: "1",
+    CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS: '-Zunstable-options -Cpanic=immediate-abort --cfg sha2_backend_soft="compact"',
+  },
+};
 
 /** `jsOnly` takes the WebAssembly of the last build. */
 export async function build({ jsOnly = false } = {}) {
@@ -22,12 +32,13 @@ export async function build({ jsOnly = false } = {}) {
 
 async function buildWasm() {
   await step("crate to wasm32", () =>
-    mustRun("cargo", ["build", "--profile", "wasm", "--lib", "--target", "wasm32-unknown-unknown", ...(process.env.CI ? ["--locked"] : [])], {
+    mustRun("cargo", ["build", "--profile", "wasm", "--lib", "--target", wasmTarget, ...forSize.args, ...(process.env.CI ? ["--locked"] : [])], {
       log: "build-crate",
+      env: forSize.env,
       deadlineMs: 30 * minute,
     }),
   );
-  const input = join(targetDir, "wasm32-unknown-unknown", "wasm", "runkeep.wasm");
+  const input = join(targetDir, wasmTarget, "wasm", "runkeep.wasm");
   const output = join(wasmDir, "runkeep.wasm");
   const stamp = join(wasmDir, "input.sha256");
   // The glue would otherwise name a default address of the .wasm, which the bundlers of our users then look for.
@@ -35,6 +46,10 @@ async function buildWasm() {
   // The features are in the module itself. Inlining makes the module smaller, but not what is downloaded: brotli has the copies of a function
   // that stay whole for nearly nothing (7 % less than with it), and browsers inline by themselves.
   const optArgs = ["-Oz", "--one-caller-inline-max-function-size=1", "--always-inline-max-function-size=1"];
+  // The stack lies lowest in memory, so that no data is at the first kilobyte.
+  optArgs.push("--low-memory-unused");
+  // Functions of like names are alike, and brotli does better where they are neighbours.
+  optArgs.push("--reorder-functions-by-name");
   const tools = [capture(wasmBindgen, ["--version"]), installedVersion("binaryen"), bindgenArgs, optArgs];
   const hash = createHash("sha256").update(JSON.stringify(tools)).update(readFileSync(input)).digest("hex");
   if (existsSync(output) && existsSync(stamp) && readFileSync(stamp, "utf8") === hash) return;

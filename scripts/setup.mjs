@@ -4,7 +4,7 @@ import { homedir } from "node:os";
 import { delimiter, join } from "node:path";
 import { capture, Failure, findProgram, isExecutable, isMain, main, mustRun, root, say, seconds, targetDir } from "./run.mjs";
 
-const wasmTarget = "wasm32-unknown-unknown";
+export const wasmTarget = "wasm32-unknown-unknown";
 const minute = 60_000;
 export const wasmBindgen = join(targetDir, "tools", "bin", "wasm-bindgen");
 
@@ -103,9 +103,10 @@ function missingRust({ lint }) {
     needs.push(rustup ? { what, command: "rustup update stable" } : { what, advice: "install a newer Rust" });
   }
   const sysroot = capture("rustc", ["--print", "sysroot"])?.trim();
-  if (sysroot === undefined || !existsSync(join(sysroot, "lib", "rustlib", wasmTarget, "lib"))) {
-    needs.push(add(`Rust's ${wasmTarget} target`, "target", "add", wasmTarget));
-  }
+  const has = (...path) => sysroot !== undefined && existsSync(join(sysroot, "lib", "rustlib", ...path));
+  if (!has(wasmTarget, "lib")) needs.push(add(`Rust's ${wasmTarget} target`, "target", "add", wasmTarget));
+  // The build for the browser compiles it.
+  if (!has("src", "rust", "library", "Cargo.lock")) needs.push(add("the source of Rust's own library", "component", "add", "rust-src"));
   for (const [component, subcommand] of lint ? [["rustfmt", "fmt"], ["clippy", "clippy"]] : []) {
     if (capture("cargo", [subcommand, "--version"]) === null) needs.push(add(component, "component", "add", component));
   }

@@ -287,7 +287,7 @@ fn start(tx: &Tx<'_>, cron: &CronSchedule, metadata: &serde_json::Value) -> Resu
         },
     )?;
     if let Some(item) = &cron.enqueue {
-        let item = item.to().map_err(|error| Error::corrupt("crons", &cron.name, format!("enqueue: {}", error.message())))?;
+        let item = item.read().map_err(|error| Error::corrupt("crons", &cron.name, format!("enqueue: {}", error.message())))?;
         queue::enqueue_named(tx, "enqueue.", first_item(item, &id.parse()?))?;
     }
     Ok(id)
@@ -311,7 +311,7 @@ pub(crate) fn fire_due(tx: &Tx<'_>, report: &mut SweepReport) -> Result<i64> {
             // Still due, and tried again later: meanwhile it is in nobody's way.
             tx.execute_one(
                 "UPDATE crons SET wake_at = ?2, last_error = ?3 WHERE key = ?1",
-                (key, tx.now.saturating_add(RETRY_MS), Json::from_value(&Problem::of(&error))?),
+                (key, tx.now.saturating_add(RETRY_MS), Json::of(&Problem::of(&error))?),
             )?;
             let name = tx.row("SELECT name FROM crons WHERE key = ?1", [key], |row| Ok(row.get::<_, String>(0)?))?;
             tx.touch(Topic::Crons, name.as_deref().unwrap_or_default());

@@ -140,6 +140,22 @@ macro_rules! records {
     )*};
 }
 
+/// Records that the store reads back, too.
+macro_rules! kept {
+    ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident: $type:ty $(as $how:tt)?,)* })*) => {
+        records! { $($(#[$meta])* pub struct $name { $($(#[$field_meta])* pub $field: $type $(as $how)?,)* })* }
+
+        $(
+            impl $crate::json::FromJson for $name {
+                fn from_json(text: &str) -> Result<Self, Box<$crate::json::Problem>> {
+                    let mut members = $crate::json::Members::of(text, &[$(json_name!($field $(, $how)?)),*])?;
+                    Ok(Self { $($field: members.take()?,)* })
+                }
+            }
+        )*
+    };
+}
+
 /// Enums that are one word in JSON and in the database. An unknown word in a row makes the row unreadable, never a default.
 macro_rules! words {
     ($($(#[$meta:meta])* $pub:vis enum $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)* })*) => {$(

@@ -1,7 +1,6 @@
 //! The one list of operations. Rust's methods, the calls from JavaScript, the TypeScript types and the documentation come from it.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use crate::approvals::{self, Approval};
 use crate::changes::Change;
@@ -683,7 +682,8 @@ impl Store {
     /// Runs calls in one transaction.
     fn run_together(&self, calls: &[Addressed<'_>]) -> Result<Vec<Answer>> {
         let shared = |tx: &Tx<'_>| {
-            let mut acked: BTreeMap<&str, i64> = BTreeMap::new();
+            // The clients are few.
+            let mut acked: Vec<(&str, i64)> = Vec::new();
             let mut answers = Vec::with_capacity(calls.len());
             for call in calls {
                 let tx = tx.at_present();
@@ -692,8 +692,10 @@ impl Store {
                     Some(id) => call.run_in(&tx.of_named_tenant(id)?),
                 }?;
                 if let (true, Some(request)) = (is_kept, call.request) {
-                    let last = acked.entry(request.client).or_insert(request.acked);
-                    *last = request.acked.max(*last);
+                    match acked.iter_mut().find(|(client, _)| *client == request.client) {
+                        Some((_, last)) => *last = request.acked.max(*last),
+                        None => acked.push((request.client, request.acked)),
+                    }
                 }
                 answers.push(answer);
             }

@@ -1,6 +1,6 @@
 //! The log of requests: calls that are sent again because their answer was lost are answered, not applied a second time.
 
-use serde::Deserialize;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorCode, Result};
@@ -98,31 +98,14 @@ pub(crate) fn forget(tx: &Tx<'_>, client: &str, acked: i64) -> Result<()> {
     Ok(())
 }
 
-/// Which delivery a claim gave.
-#[derive(Deserialize)]
-struct Claimed {
-    id: String,
-    fence: i64,
-}
-
-#[derive(Deserialize)]
-struct Minted {
-    info: MintedInfo,
-}
-
-#[derive(Deserialize)]
-struct MintedInfo {
-    id: String,
-}
-
 /// What is kept of an answer that is not kept as it is: of a claim only which items, of a new token everything but the secret.
 fn reduce(operation: &str, given: Given<'_>, text: &str) -> Result<Option<String>> {
     let reduced = match operation {
         "queue.claim" => {
-            let claimed: Vec<Claimed> = read(text)?;
-            Json::from_value(&claimed.iter().map(|item| (&item.id, item.fence)).collect::<Vec<_>>())?
+            let claimed: Vec<Value> = read(text)?;
+            claimed.iter().map(|item| json!([item["id"], item["fence"]])).collect::<Value>().into()
         }
-        "tokens.create" => Json::from_value(&read::<Minted>(text)?.info.id)?,
+        "tokens.create" => read::<Value>(text)?["info"]["id"].take().into(),
         "batch" => {
             let batch: Batch = read(given.arguments)?;
             let answers: Vec<Json> = read(text)?;
@@ -130,7 +113,7 @@ fn reduce(operation: &str, given: Given<'_>, text: &str) -> Result<Option<String
                 let given = Given { arguments: call.arguments.as_str(), bytes: None };
                 reduce(&call.operation, given, answer.as_str())?.map_or(Ok(answer), Json::parse)
             });
-            Json::from_value(&reduced.collect::<Result<Vec<Json>>>()?)?
+            Json::of(&reduced.collect::<Result<Vec<Json>>>()?)?
         }
         _ => return Ok(None),
     };
@@ -142,9 +125,9 @@ fn restore(tx: &Tx<'_>, operation: &str, given: Given<'_>, kept: String) -> Resu
     let restored = match operation {
         "queue.claim" => {
             let claimed: Vec<(String, i64)> = read(&kept)?;
-            Json::from_value(&queue::claimed_before(tx, &claimed)?)?
+            Json::of(&queue::claimed_before(tx, &claimed)?)?
         }
-        "tokens.create" => Json::from_value(&tokens::renew(tx, &read::<String>(&kept)?)?)?,
+        "tokens.create" => Json::of(&tokens::renew(tx, &read::<String>(&kept)?)?)?,
         "batch" => {
             let batch: Batch = read(given.arguments)?;
             let kept: Vec<Json> = read(&kept)?;
@@ -152,7 +135,7 @@ fn restore(tx: &Tx<'_>, operation: &str, given: Given<'_>, kept: String) -> Resu
                 let given = Given { arguments: call.arguments.as_str(), bytes: None };
                 Json::parse(restore(tx, &call.operation, given, kept.as_str().to_owned())?)
             });
-            Json::from_value(&restored.collect::<Result<Vec<Json>>>()?)?
+            Json::of(&restored.collect::<Result<Vec<Json>>>()?)?
         }
         _ => return Ok(kept),
     };

@@ -14,7 +14,7 @@ use rusqlite_migration::{M, Migrations};
 use crate::changes::{Change, Touched};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorCode, Result};
-use crate::json::{Json, MAX_DOCUMENT_BYTES};
+use crate::json::{FromJson, Json, MAX_DOCUMENT_BYTES};
 use crate::operation::Topic;
 use crate::parameters::{Parameters, bind};
 use crate::requests::Asked;
@@ -488,7 +488,7 @@ fn set_synchronous(connection: &Connection, durability: Durability) -> Result<()
         Durability::Relaxed => "normal",
         Durability::Strict => "full",
     };
-    Ok(connection.pragma_update(None, "synchronous", level)?)
+    Ok(connection.execute_batch(&format!("PRAGMA synchronous = {level}"))?)
 }
 
 fn set_journal_mode(connection: &Connection, wanted: &str) -> Result<()> {
@@ -817,10 +817,10 @@ impl<'r, 'q> Columns<'r, 'q> {
     }
 
     /// A JSON column read as a Rust value.
-    pub(crate) fn json<T: serde::de::DeserializeOwned>(&self, at: usize) -> Result<Option<T>> {
+    pub(crate) fn json<T: FromJson>(&self, at: usize) -> Result<Option<T>> {
         self.get::<Option<Json>>(at)?
             .map(|document| {
-                document.to().map_err(|error| {
+                document.read().map_err(|error| {
                     let column = self.row.as_ref().column_name(at).unwrap_or("?");
                     Error::corrupt(self.table, &self.id, format!("{column}: {}", error.message()))
                 })

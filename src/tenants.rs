@@ -146,7 +146,7 @@ pub(crate) fn create(tx: &Tx<'_>, arguments: CreateTenant) -> Result<Created<Ten
             &id,
             &arguments.name,
             &arguments.policy,
-            arguments.limits.map(|limits| Json::from_value(&limits)).transpose()?,
+            arguments.limits.map(|limits| Json::of(&limits)).transpose()?,
             digest,
             tx.now,
         ),
@@ -181,7 +181,7 @@ pub(crate) fn update(tx: &Tx<'_>, arguments: UpdateTenant) -> Result<Tenant> {
     let limits = limits.unwrap_or(Some(before.limits));
     tx.execute_one(
         "UPDATE tenants SET name = ?2, status = ?3, policy = ?4, limits = ?5, updated_at = ?6 WHERE id = ?1",
-        (&id, name, status, policy.unwrap_or(before.policy), limits.map(|limits| Json::from_value(&limits)).transpose()?, tx.now),
+        (&id, name, status, policy.unwrap_or(before.policy), limits.map(|limits| Json::of(&limits)).transpose()?, tx.now),
     )?;
     existing(tx, &id)
 }

@@ -287,7 +287,7 @@ pub(crate) fn fire_due(tx: &Tx<'_>, report: &mut SweepReport) -> Result<i64> {
             // Out of the way of those that come due after it.
             tx.execute_one(
                 "UPDATE timers SET status = 'failed', error = ?2 WHERE key = ?1 AND status = 'pending'",
-                (key, Json::from_value(&Problem::of(&error))?),
+                (key, Json::of(&Problem::of(&error))?),
             )?;
             tx.touch_any(Topic::Timers);
             let id = tx.row("SELECT id FROM timers WHERE key = ?1", [key], |row| Ok(row.get::<_, String>(0)?))?;
@@ -315,7 +315,7 @@ fn fire(tx: &Tx<'_>, key: i64) -> Result<()> {
     // An execution that has ended takes no more work.
     if let Some(item) = timer.enqueue.filter(|_| is_open) {
         let item: EnqueueItem =
-            item.to().map_err(|error| Error::corrupt("timers", &timer.id, format!("enqueue: {}", error.message())))?;
+            item.read().map_err(|error| Error::corrupt("timers", &timer.id, format!("enqueue: {}", error.message())))?;
         queue::enqueue_named(tx, "enqueue.", complete(item, &timer.execution_id.parse()?, &timer.node_id.parse()?))?;
     }
     Ok(())

@@ -161,7 +161,7 @@ pub(crate) fn namespace(given: Option<&Name>) -> &str {
 
 /// A set of names as it is stored: sorted, each once.
 fn set(names: &[Name]) -> Result<Json> {
-    Json::from_value(&names.iter().collect::<BTreeSet<_>>())
+    Json::of(&names.iter().map(Name::as_str).collect::<BTreeSet<_>>())
 }
 
 macro_rules! select {

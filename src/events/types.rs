@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
-use crate::json::Json;
+use crate::json::{FromJson, Json};
 
 /// A known type: its name and its fields, each `name:kind`, or `name?:kind` where it may be left out.
 ///
@@ -171,9 +170,9 @@ pub(crate) fn check_kind(kind: &str, text: &str) -> Result<(), &'static str> {
         "b" => (matches!(text, "true" | "false"), "true or false"),
         "d" => (matches!(text, "\"approved\"" | "\"rejected\""), "\"approved\" or \"rejected\""),
         "m" => (first == b'{' || text == "null", "an object or null"),
-        "e" => (first == b'"' || serde_json::from_str::<ErrorShape>(text).is_ok(), "a string or {message, code?, stack?}"),
+        "e" => (first == b'"' || ErrorShape::from_json(text).is_ok(), "a string or {message, code?, stack?}"),
         "p" => (
-            serde_json::from_str::<ProvenanceShape>(text).is_ok(),
+            ProvenanceShape::from_json(text).is_ok(),
             "{modelId?, modelVersion?, confidence?, verified?, source?, trustDomain?, evidenceRefs?}",
         ),
         _ => (true, "any JSON"),
@@ -181,26 +180,23 @@ pub(crate) fn check_kind(kind: &str, text: &str) -> Result<(), &'static str> {
     if ok { Ok(()) } else { Err(expected) }
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[expect(dead_code, reason = "only tells whether text has this form")]
-struct ErrorShape {
-    message: String,
-    code: Option<String>,
-    stack: Option<String>,
-}
+// These only tell whether text has their form.
+arguments! {
+    struct ErrorShape {
+        message: String,
+        code: Option<String>,
+        stack: Option<String>,
+    }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[expect(dead_code, reason = "only tells whether text has this form")]
-struct ProvenanceShape {
-    model_id: Option<String>,
-    model_version: Option<String>,
-    confidence: Option<f64>,
-    verified: Option<bool>,
-    source: Option<String>,
-    trust_domain: Option<String>,
-    evidence_refs: Option<Vec<String>>,
+    struct ProvenanceShape {
+        model_id: Option<String>,
+        model_version: Option<String>,
+        confidence: Option<f64>,
+        verified: Option<bool>,
+        source: Option<String>,
+        trust_domain: Option<String>,
+        evidence_refs: Option<Vec<String>>,
+    }
 }
 
 /// The top-level members of an event's data, as texts.
@@ -224,7 +220,8 @@ impl<'d> Fields<'d> {
     }
 
     pub(crate) fn number(&self, field: &str) -> f64 {
-        self.raw(field).and_then(|text| text.parse().ok()).unwrap_or_default()
+        // Not `parse`, which would be a second reader of numbers, with its tables, in the WebAssembly.
+        self.raw(field).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     }
 }
 

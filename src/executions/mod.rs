@@ -242,7 +242,7 @@ pub(crate) fn begin(tx: &Tx<'_>, beginning: &Beginning) -> Result<i64> {
     record::count(tx, outcome.status, 1)?;
     tx.execute_one(
         "INSERT INTO execution_documents (execution, input, tags, metadata, digest) VALUES (?1, ?2, ?3, ?4, ?5)",
-        (key, &beginning.input, Json::from_value(&beginning.tags)?, &beginning.metadata, beginning.digest),
+        (key, &beginning.input, Json::of(&beginning.tags)?, &beginning.metadata, beginning.digest),
     )?;
     if let Some(base) = &beginning.base {
         let text = base.to_json()?;

@@ -240,7 +240,7 @@ fn call(
         _ => ItemKind::ToolCall,
     };
     let turn = import.turn(record)?;
-    turn.open_calls.insert(call.to_string());
+    turn.called(&call);
     if !is_side {
         turn.is_answered = false;
         turn.ends_as = None;

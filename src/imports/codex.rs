@@ -275,7 +275,7 @@ fn call(import: &mut Import<'_, '_>, record: &Record<'_>, item: &Object<'_>, kin
     let is_done = item.raw("call_id").is_none();
     turn.is_answered = false;
     if let (Some(call), false) = (&call, is_done) {
-        turn.open_calls.insert(call.to_string());
+        turn.called(call);
     }
     let (tool, call) = (quoted(&name), quoted(call.as_deref().unwrap_or_default()));
     let item = NewItem {

@@ -274,10 +274,10 @@ impl Record<'_, '_> {
 
 /// A time as text, RFC 3339 or as SQLite's `datetime()` writes it (UTC), in Unix milliseconds. What is finer is cut off.
 pub(super) fn time(text: &str) -> Read<i64> {
-    if let Ok(time) = chrono::DateTime::parse_from_rfc3339(text) {
-        return Ok(time.timestamp_millis());
-    }
-    chrono::NaiveDateTime::parse_from_str(text, "%Y-%m-%d %H:%M:%S%.f")
-        .map(|time| time.and_utc().timestamp_millis())
+    let read = |text: &str| chrono::DateTime::parse_from_rfc3339(text).map(|time| time.timestamp_millis());
+    // RFC 3339 allows the space that SQLite writes, and wants a zone.
+    let of_sqlite = || text.contains(' ').then(|| format!("{text}Z"));
+    read(text)
+        .or_else(|refused| of_sqlite().map_or(Err(refused), |text| read(&text)))
         .map_err(|_| format!("{text:?} is no RFC 3339 time"))
 }

@@ -1,8 +1,7 @@
 //! Session logs of coding assistants: JSON lines that become a thread, chunk by chunk.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::record::{Object, gist};
@@ -79,59 +78,64 @@ records! {
     }
 }
 
-/// What goes from chunk to chunk.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub(super) struct State {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) thread: Option<Name>,
-    /// Records from before the one that names the session: line, number on the line, text.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pending: Vec<(i64, usize, String)>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    hopeless: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) turn: Option<OpenTurn>,
-    /// The time of the newest record that has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) at: Option<i64>,
-    /// The title that a prompt gave.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) title: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) model: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) provider: Option<Name>,
-    /// The item of a compaction whose summary is still to come.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) compaction: Option<Name>,
-    /// Under which session responses are counted, and what it had used: input, cached, output, reasoning.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) counted_as: Option<String>,
-    pub(super) used: [i64; 4],
+arguments! {
+    /// What goes from chunk to chunk.
+    pub(super) struct State {
+        pub(super) thread: Option<Name>,
+        /// Records from before the one that names the session.
+        pending: Vec<Unplaced>,
+        hopeless: bool,
+        pub(super) turn: Option<OpenTurn>,
+        /// The time of the newest record that has one.
+        pub(super) at: Option<i64>,
+        /// The title that a prompt gave.
+        pub(super) title: Option<String>,
+        pub(super) model: Option<String>,
+        pub(super) provider: Option<Name>,
+        /// The item of a compaction whose summary is still to come.
+        pub(super) compaction: Option<Name>,
+        /// Under which session responses are counted, and what it had used: input, cached, output, reasoning.
+        pub(super) counted_as: Option<String>,
+        pub(super) used: [i64; 4],
+    }
+
+    /// A record whose session is not known yet.
+    struct Unplaced {
+        line: i64,
+        /// Its number on the line.
+        index: usize,
+        text: String,
+    }
+
+    /// A turn that has not ended yet.
+    pub(super) struct OpenTurn {
+        pub(super) id: Name,
+        pub(super) at: i64,
+        /// Whether what came last is an answer.
+        pub(super) is_answered: bool,
+        /// How it ends, whatever came last.
+        pub(super) ends_as: Option<End>,
+        pub(super) error: Option<String>,
+        pub(super) open_calls: Vec<String>,
+        pub(super) last_input: Option<i64>,
+    }
 }
 
-/// A turn that has not ended yet.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct OpenTurn {
-    pub(super) id: Name,
-    pub(super) at: i64,
-    /// Whether what came last is an answer.
-    pub(super) is_answered: bool,
-    /// How it ends, whatever came last.
-    pub(super) ends_as: Option<End>,
-    pub(super) error: Option<String>,
-    pub(super) open_calls: BTreeSet<String>,
-    pub(super) last_input: Option<i64>,
+impl OpenTurn {
+    /// A tool was called, and has not answered yet.
+    pub(super) fn called(&mut self, call: &str) {
+        if !self.open_calls.iter().any(|open| open == call) {
+            self.open_calls.push(call.to_owned());
+        }
+    }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum End {
-    Completed,
-    Failed,
-    Interrupted,
+words! {
+    pub(super) enum End {
+        Completed = "completed",
+        Failed = "failed",
+        Interrupted = "interrupted",
+    }
 }
 
 /// How much may come before the record that names the session.
@@ -149,7 +153,7 @@ pub(crate) fn chunk(tx: &Tx<'_>, arguments: ImportChunk) -> Result<ImportedChunk
         if !state.as_str().starts_with('{') {
             return Err(Error::invalid("state must be what the chunk before answered, an object").with("path", "state"));
         }
-        state.to().map_err(|error| {
+        state.read().map_err(|error| {
             Error::invalid(format!("state must be what the chunk before answered: {}", error.message())).with("path", "state")
         })
     })?;
@@ -287,15 +291,15 @@ impl Import<'_, '_> {
                 self.reject(line, "the file has not told of which session it is");
                 return Ok(());
             }
-            self.state.pending.push((line, index, text.to_owned()));
-            let bytes: usize = self.state.pending.iter().map(|(_, _, text)| text.len()).sum();
+            self.state.pending.push(Unplaced { line, index, text: text.to_owned() });
+            let bytes: usize = self.state.pending.iter().map(|unplaced| unplaced.text.len()).sum();
             if self.state.pending.len() > MOST_PENDING || bytes > MOST_PENDING_BYTES {
                 self.give_up();
             }
             return Ok(());
         };
         self.begin(&id, thread)?;
-        for (line, index, text) in std::mem::take(&mut self.state.pending) {
+        for Unplaced { line, index, text } in std::mem::take(&mut self.state.pending) {
             // It was read before.
             let pending: Object<'_> = serde_json::from_str(&text).map_err(|error| {
                 Error::invalid(format!("state is not what the chunk before answered: {error}")).with("path", "state")
@@ -317,7 +321,7 @@ impl Import<'_, '_> {
 
     fn give_up(&mut self) {
         self.state.hopeless = true;
-        for (line, ..) in std::mem::take(&mut self.state.pending) {
+        for Unplaced { line, .. } in std::mem::take(&mut self.state.pending) {
             self.reject(line, "the file does not tell of which session it is");
         }
     }
@@ -370,7 +374,7 @@ impl Import<'_, '_> {
             conversation.save(self.tx)?;
             self.report.thread_id = Some(conversation.id.to_string());
         }
-        self.report.state = Json::from_value(&self.state)?;
+        self.report.state = Json::of(&self.state)?;
         Ok(self.report)
     }
 
@@ -413,7 +417,7 @@ impl Import<'_, '_> {
             is_answered: false,
             ends_as: None,
             error: None,
-            open_calls: BTreeSet::new(),
+            open_calls: Vec::new(),
             last_input: None,
         });
         Ok(())
@@ -498,7 +502,7 @@ impl Import<'_, '_> {
         more: Option<Json>,
     ) -> Result<()> {
         if let Some(turn) = &mut self.state.turn {
-            turn.open_calls.remove(call);
+            turn.open_calls.retain(|open| open != call);
             turn.is_answered = false;
             turn.at = turn.at.max(record.at);
         }

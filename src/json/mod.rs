@@ -65,18 +65,13 @@ impl Json {
 
     /// Reads the document as a Rust value.
     pub fn to<T: DeserializeOwned>(&self) -> Result<T> {
-        let read = || {
-            let mut deserializer = serde_json::Deserializer::from_str(self.as_str());
-            // serde_json's own limit of 127 levels would refuse documents that the store took, and what the store wraps them in. The
-            // scan keeps the recursion bounded.
-            if depth(self.as_str()) <= MAX_DEPTH + ARGUMENT_LEVELS {
-                deserializer.disable_recursion_limit();
-            }
-            let value = T::deserialize(&mut deserializer)?;
-            deserializer.end()?;
-            Ok(value)
-        };
-        read().map_err(|error: serde_json::Error| Error::invalid(format!("the document has another form than expected: {error}")))
+        from_deep(self.as_str()).map_err(|error| Error::invalid(format!("the document has another form than expected: {error}")))
+    }
+
+    /// Reads the document as something of the store's own.
+    pub(crate) fn read<T: FromJson>(&self) -> Result<T> {
+        T::from_json(self.as_str())
+            .map_err(|problem| Error::invalid(format!("the document has another form than expected: {problem}")))
     }
 
     /// Refuses a document over the limits, naming it.
@@ -99,6 +94,30 @@ impl Json {
         Ok(())
     }
 }
+
+fn from_deep<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    // serde_json's own limit of 127 levels would refuse documents that the store took, and what the store wraps them in. The scan keeps the
+    // recursion bounded.
+    if depth(text) <= MAX_DEPTH + ARGUMENT_LEVELS {
+        deserializer.disable_recursion_limit();
+    }
+    let value = T::deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
+}
+
+macro_rules! from_deep_json {
+    ($($type:ty)*) => {$(
+        impl FromJson for $type {
+            fn from_json(text: &str) -> Result<Self, Box<Problem>> {
+                from_deep(text).map_err(|error| Problem::new(error.to_string()))
+            }
+        }
+    )*};
+}
+
+from_deep_json! { Value crate::fold::Fold }
 
 impl fmt::Debug for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -99,14 +99,19 @@ impl<'a> Members<'a> {
         (self.names.get(at).copied().unwrap_or_default(), self.values.get(at).copied().flatten())
     }
 
-    /// Reads the next member.
+    /// The next member.
     #[inline(never)]
-    pub(crate) fn read<T: FromJson>(&mut self, into: &mut T) -> Read<()> {
+    pub(crate) fn take<T: FromJson>(&mut self) -> Read<T> {
         let (name, text) = self.next();
-        *into = match text {
-            Some(text) => T::from_json(text).map_err(|problem| problem.within(name))?,
-            None => T::left_out().ok_or_else(|| missing(name))?,
-        };
+        match text {
+            Some(text) => T::from_json(text).map_err(|problem| problem.within(name)),
+            None => T::left_out().ok_or_else(|| missing(name)),
+        }
+    }
+
+    /// Reads the next member.
+    pub(crate) fn read<T: FromJson>(&mut self, into: &mut T) -> Read<()> {
+        *into = self.take()?;
         Ok(())
     }
 
@@ -181,7 +186,7 @@ macro_rules! from_json_by_serde {
     )*};
 }
 
-from_json_by_serde! { bool i64 f64 String crate::Name crate::threads::items::Piece }
+from_json_by_serde! { bool i64 usize [i64; 4] f64 String crate::Name crate::threads::items::Piece }
 
 /// Reads one of `words`; answers which.
 pub(crate) fn word(text: &str, words: &[&str]) -> Read<usize> {

@@ -83,24 +83,24 @@ impl<T: ToJson> ToJson for Option<T> {
 
 impl<T: ToJson> ToJson for Vec<T> {
     fn to_json(&self, out: &mut Vec<u8>) {
-        list(self.iter().map(|element| element as &dyn ToJson), out);
+        list(&mut self.iter().map(|element| element as &dyn ToJson), out);
     }
 }
 
 impl<T: ToJson> ToJson for BTreeSet<T> {
     fn to_json(&self, out: &mut Vec<u8>) {
-        list(self.iter().map(|element| element as &dyn ToJson), out);
+        list(&mut self.iter().map(|element| element as &dyn ToJson), out);
     }
 }
 
 /// Names of members are written as strings.
 impl<K: AsRef<str>, T: ToJson> ToJson for BTreeMap<K, T> {
     fn to_json(&self, out: &mut Vec<u8>) {
-        map(self.iter().map(|(key, value)| (key.as_ref(), value as &dyn ToJson)), out);
+        map(&mut self.iter().map(|(key, value)| (key.as_ref(), value as &dyn ToJson)), out);
     }
 }
 
-fn list<'v>(elements: impl Iterator<Item = &'v dyn ToJson>, out: &mut Vec<u8>) {
+fn list<'v>(elements: &mut dyn Iterator<Item = &'v dyn ToJson>, out: &mut Vec<u8>) {
     out.push(b'[');
     for (index, element) in elements.enumerate() {
         if index > 0 {
@@ -111,7 +111,7 @@ fn list<'v>(elements: impl Iterator<Item = &'v dyn ToJson>, out: &mut Vec<u8>) {
     out.push(b']');
 }
 
-fn map<'v>(members: impl Iterator<Item = (&'v str, &'v dyn ToJson)>, out: &mut Vec<u8>) {
+fn map<'v>(members: &mut dyn Iterator<Item = (&'v str, &'v dyn ToJson)>, out: &mut Vec<u8>) {
     out.push(b'{');
     for (index, (name, value)) in members.enumerate() {
         if index > 0 {
@@ -192,4 +192,4 @@ macro_rules! to_json_by_serde {
     )*};
 }
 
-to_json_by_serde! { i64 u64 f64 usize serde_json::Value crate::threads::items::Piece }
+to_json_by_serde! { i64 [i64; 4] u64 f64 usize serde_json::Value crate::threads::items::Piece }

@@ -67,7 +67,7 @@ pub(crate) fn claim(tx: &Tx<'_>, arguments: ClaimItems) -> Result<Vec<WorkItem>>
     check_ms("waitMs", arguments.wait_ms, 0, LONGEST_WAIT_MS)?;
     tenants::may_begin(tx)?;
     let namespace = workers::namespace(arguments.namespace.as_ref());
-    let names: BTreeSet<&Name> = arguments.queues.iter().collect();
+    let names: BTreeSet<&str> = arguments.queues.iter().map(Name::as_str).collect();
     let mut sources = Vec::with_capacity(names.len());
     let mut capabilities = None;
     for name in names {

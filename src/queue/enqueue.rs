@@ -140,7 +140,7 @@ pub(crate) fn insert(tx: &Tx<'_>, path: &str, mut arguments: EnqueueItem) -> Res
             tx.now,
             arguments.concurrency_key.as_ref(),
             arguments.idempotency_key,
-            arguments.backoff.map(|backoff| Json::from_value(&backoff)).transpose()?,
+            arguments.backoff.map(|backoff| Json::of(&backoff)).transpose()?,
             digest,
             is_inline(&payload).then_some(&payload),
         ],
@@ -245,7 +245,7 @@ fn class(tx: &Tx<'_>, queue: i64, arguments: &EnqueueItem) -> Result<i64> {
     let Some(requires) = arguments.requires.as_ref().filter(|requires| !requires.is_empty()) else {
         return Ok(super::claim::NOTHING_REQUIRED);
     };
-    let requires = Json::from_value(requires)?;
+    let requires = Json::of(requires)?;
     let known = tx.row("SELECT key FROM requirement_classes WHERE queue = ?1 AND requires = ?2", (queue, &requires), |row| {
         Ok(row.get(0)?)
     })?;

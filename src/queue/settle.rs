@@ -1,6 +1,5 @@
 //! What the holder of a lease does with it. Every call names the item and the fence of its claim.
 
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::claim::DEFAULT_LEASE_MS;
@@ -12,7 +11,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::events::{self, EventInput, NewEvent};
 use crate::executions::record;
 use crate::ids::Name;
-use crate::json::{Json, ToJson, digest};
+use crate::json::{FromJson, Json, ToJson, digest};
 use crate::store::Tx;
 
 arguments! {
@@ -73,9 +72,9 @@ records! {
         /// Whether the lease had run out already, and nobody had noticed.
         pub late: bool,
     }
+}
 
-    #[derive(serde::Deserialize)]
-    #[serde(rename_all = "camelCase")]
+kept! {
     pub struct Completed {
         pub status: ItemStatus,
         /// Whether the lease had run out already, and nobody had noticed.
@@ -88,15 +87,11 @@ records! {
         pub dropped: bool,
     }
 
-    #[derive(serde::Deserialize)]
-    #[serde(rename_all = "camelCase")]
     pub struct EnqueuedItem {
         pub id: String,
         pub created: bool,
     }
 
-    #[derive(serde::Deserialize)]
-    #[serde(rename_all = "camelCase")]
     pub struct Failed {
         pub outcome: FailOutcome,
         /// Unix milliseconds: when it can be claimed again.
@@ -105,8 +100,6 @@ records! {
         pub late: bool,
     }
 
-    #[derive(serde::Deserialize)]
-    #[serde(rename_all = "camelCase")]
     pub struct Released {
         pub outcome: ReleaseOutcome,
         /// Unix milliseconds: when it can be claimed again.
@@ -155,7 +148,7 @@ fn hex(arguments: &dyn ToJson) -> Result<String> {
     Ok(digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect())
 }
 
-fn turn<A: DeserializeOwned>(tx: &Tx<'_>, id: &str, fence: i64, call: &str, digest: &str) -> Result<Turn<A>> {
+fn turn<A: FromJson>(tx: &Tx<'_>, id: &str, fence: i64, call: &str, digest: &str) -> Result<Turn<A>> {
     let item = Held::get(tx, id)?;
     let lost = |why: &str| {
         Err(Error::new(
@@ -173,11 +166,11 @@ fn turn<A: DeserializeOwned>(tx: &Tx<'_>, id: &str, fence: i64, call: &str, dige
     if item.status == ItemStatus::Claimed {
         return Ok(Turn::Held(Box::new(item)));
     }
-    let Some(settlement) = item.settlement.as_ref().map(Json::to::<Settlement>).transpose()? else {
+    let Some(settlement) = item.settlement.as_ref().map(Json::read::<Settlement>).transpose()? else {
         return lost(&format!("the lease has ended, and the item is {}", item.status.as_str()));
     };
     if settlement.call == call && settlement.digest == digest {
-        return Ok(Turn::Repeated(settlement.answer.to()?));
+        return Ok(Turn::Repeated(settlement.answer.read()?));
     }
     let how = if settlement.call == call { "with other arguments" } else { "already" };
     Err(Error::conflict(format!(
@@ -195,7 +188,7 @@ pub(crate) fn renew(tx: &Tx<'_>, arguments: RenewLease) -> Result<Renewed> {
     check_ms("leaseMs", arguments.lease_ms, 1, LONGEST_LEASE_MS)?;
     tx.document("progress", arguments.progress.as_ref())?;
     // A renewal settles nothing, so there is no repeat of it to recognise.
-    let Turn::Held(item) = turn::<()>(tx, &arguments.id, arguments.fence, "renew", "")? else {
+    let Turn::Held(item) = turn::<Json>(tx, &arguments.id, arguments.fence, "renew", "")? else {
         return Err(Error::new(ErrorCode::Internal, "a renewal cannot have settled an item"));
     };
     let lease_ms = arguments.lease_ms.or(item.lease_ms).unwrap_or(DEFAULT_LEASE_MS);

@@ -279,7 +279,7 @@ impl Changes {
             tx.document(name, document.as_ref().and_then(Option::as_ref))?;
         }
         let blobs = match given.blobs {
-            Some(Some(blobs)) if !blobs.is_empty() => Some(Some(Json::from_value(&blobs)?)),
+            Some(Some(blobs)) if !blobs.is_empty() => Some(Some(Json::of(&blobs)?)),
             other => other.map(|_| None),
         };
         tx.document("blobs", blobs.as_ref().and_then(Option::as_ref))?;
@@ -612,7 +612,7 @@ pub(crate) fn copy(
     from: &super::Head,
     to: &mut super::Head,
     through_position: i64,
-    turns: &BTreeMap<i64, i64>,
+    turns: &[(i64, i64)],
 ) -> Result<()> {
     let mut copies: BTreeMap<String, String> = BTreeMap::new();
     let mut after = 0;
@@ -628,7 +628,7 @@ pub(crate) fn copy(
         let is_open = !item.status.is_ended();
         let copy = NewItem {
             id: new_id(tx.now),
-            turn: turn.and_then(|turn| turns.get(&turn).copied()),
+            turn: turn.and_then(|turn| turns.binary_search_by_key(&turn, |turn| turn.0).ok()).map(|at| turns[at].1),
             parent_id: item.parent_id.and_then(|id| copies.get(&id).cloned()),
             kind: item.kind,
             status: if is_open { ThreadItemStatus::Interrupted } else { item.status },
@@ -636,7 +636,7 @@ pub(crate) fn copy(
             text: item.text,
             data: item.data,
             metadata: item.metadata,
-            blobs: Some(item.blobs).filter(|blobs| !blobs.is_empty()).map(|blobs| Json::from_value(&blobs)).transpose()?,
+            blobs: Some(item.blobs).filter(|blobs| !blobs.is_empty()).map(|blobs| Json::of(&blobs)).transpose()?,
             digest: None,
             created_at: item.created_at,
             started_at: item.started_at,

@@ -13,7 +13,6 @@ pub mod turns;
 pub mod usage;
 
 use rusqlite::Row;
-use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::executions::Created;
@@ -55,10 +54,10 @@ records! {
         /// Unix milliseconds: when the thread, one of its turns or one of its items changed last.
         pub updated_at: i64,
     }
+}
 
+kept! {
     /// The point of another thread at which a thread begins: the end of an item, of a turn, or of what the whole thread then was.
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
     pub struct ForkedFrom {
         pub thread_id: String,
         pub item_id: Option<String>,
@@ -288,7 +287,7 @@ fn begin(tx: &Tx<'_>, beginning: Beginning) -> Result<Head> {
             beginning.task_id,
             beginning.task_type,
             beginning.metadata,
-            beginning.forked_from.as_ref().map(Json::from_value).transpose()?,
+            beginning.forked_from.as_ref().map(|from| Json::of(from)).transpose()?,
             beginning.digest,
         ),
     )?;

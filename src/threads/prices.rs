@@ -218,7 +218,7 @@ pub(crate) fn set(tx: &Tx<'_>, arguments: SetPrices) -> Result<PriceList> {
     prices.iter().enumerate().try_for_each(|(index, price)| price.check(index))?;
     tx.execute_one(
         "INSERT INTO price_lists (tenant, prices) VALUES (?1, ?2) ON CONFLICT (tenant) DO UPDATE SET prices = excluded.prices",
-        (tx.tenant, crate::json::Json::from_value(&prices)?),
+        (tx.tenant, crate::json::Json::of(&prices)?),
     )?;
     get(tx, GetPrices {})
 }

@@ -4,8 +4,6 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fmt;
 use std::ops::Range;
 
@@ -565,7 +563,7 @@ pub(crate) fn search(tx: &Tx<'_>, arguments: SearchThreads) -> Result<SearchResu
     // The best has the smallest; of equals, the newest comes first, as they came.
     hits.sort_by(|a, b| a.1.partial_cmp(&b.1).unwrap_or(Ordering::Equal));
     let archived = arguments.archived.unwrap_or_default();
-    let mut threads = BTreeMap::new();
+    let mut threads = Vec::new();
     for (key, _) in hits {
         let hit = match hit(tx, key, &query, archived, &mut threads) {
             Ok(Some(hit)) => hit,
@@ -591,7 +589,7 @@ fn hit(
     key: i64,
     query: &Query,
     archived: Archived,
-    threads: &mut BTreeMap<i64, FoundThread>,
+    threads: &mut Vec<(i64, FoundThread)>,
 ) -> Result<Option<SearchHit>> {
     let missing = || Error::corrupt("search_index", &tx.number_of(key).to_string(), "what it is of is missing");
     if key & TITLE != 0 {
@@ -624,16 +622,16 @@ fn hit(
     tx.row(ITEM, [key], read)
 }
 
-fn found_thread<'t>(tx: &Tx<'_>, key: i64, threads: &'t mut BTreeMap<i64, FoundThread>) -> Result<Option<&'t FoundThread>> {
-    let entry = match threads.entry(key) {
-        Entry::Occupied(known) => return Ok(Some(known.into_mut())),
-        Entry::Vacant(entry) => entry,
-    };
+fn found_thread<'t>(tx: &Tx<'_>, key: i64, threads: &'t mut Vec<(i64, FoundThread)>) -> Result<Option<&'t FoundThread>> {
+    if let Some(at) = threads.iter().position(|(known, _)| *known == key) {
+        return Ok(Some(&threads[at].1));
+    }
     let thread = tx.row("SELECT id, title, archived, created_at FROM threads WHERE key = ?1", [key], |row| {
         let columns = Columns::with_id(row, "threads", 0)?;
         Ok(FoundThread { id: columns.get(0)?, title: columns.get(1)?, archived: columns.get(2)?, created_at: columns.get(3)? })
     })?;
-    Ok(thread.map(|thread| &*entry.insert(thread)))
+    threads.extend(thread.map(|thread| (key, thread)));
+    Ok(threads.last().filter(|(last, _)| *last == key).map(|(_, thread)| thread))
 }
 
 impl FoundThread {

@@ -1,6 +1,6 @@
 //! Turns: one exchange of a thread each, from what the person asked to where the answer ended.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use rusqlite::Row;
 use serde_json::json;
@@ -443,9 +443,9 @@ pub(super) fn is_any_open(tx: &Tx<'_>, thread: i64) -> Result<bool> {
 }
 
 /// Copies the turns of a thread up to the key `last` into another one; what is open there is interrupted here. Answers the keys of the
-/// copies by those of the turns.
-pub(super) fn copy(tx: &Tx<'_>, from: &threads::Head, to: &threads::Head, last: i64) -> Result<BTreeMap<i64, i64>> {
-    let mut copies = BTreeMap::new();
+/// turns, which rise, each with that of its copy.
+pub(super) fn copy(tx: &Tx<'_>, from: &threads::Head, to: &threads::Head, last: i64) -> Result<Vec<(i64, i64)>> {
+    let mut copies = Vec::new();
     let mut after = 0;
     loop {
         // One at a time: a thread may hold more than fits in memory.
@@ -483,7 +483,7 @@ pub(super) fn copy(tx: &Tx<'_>, from: &threads::Head, to: &threads::Head, last: 
             ),
         )?;
         to.set_latest_turn(tx, &id)?;
-        copies.insert(original, key);
+        copies.push((original, key));
     }
 }
 
