@@ -87,7 +87,7 @@ pub(crate) fn track(tx: &Tx<'_>, head: &Head, event: &Event, effect: &Effect) ->
             Ok(true)
         }
         Effect::ApprovalReceived { node_id, approval_id, .. } => {
-            let decision = match Fields::read(&event.data)?.raw("decision") {
+            let decision = match Fields::read(event.data.as_str())?.raw("decision") {
                 Some("\"approved\"") => ApprovalStatus::Approved,
                 _ => ApprovalStatus::Rejected,
             };
@@ -211,8 +211,7 @@ fn by_key(tx: &Tx<'_>, key: i64) -> Result<Approval> {
     let decided_at = answered.as_ref().map(|event| event.created_at);
     let answered = answered.map(|event| event.data);
     let member = |data: &Option<Json>, field: &str| -> Result<Option<Json>> {
-        let Some(data) = data else { return Ok(None) };
-        Fields::read(data)?.raw(field).map(Json::parse).transpose()
+        data.as_ref().map_or(Ok(None), |data| Ok(Fields::read(data.as_str())?.json(field)))
     };
     let text =
         |data: &Option<Json>, field: &str| -> Result<Option<String>> { member(data, field)?.map_or(Ok(None), |json| json.to()) };

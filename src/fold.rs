@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::Result;
-use crate::events;
 use crate::events::types::Fields;
+use crate::events::{self, Logged};
 use crate::executions::{ExecutionStatus, Head};
-use crate::json::{Json, given};
+use crate::json::{FromJson, Json, given};
 use crate::store::Tx;
 
 /// What one event changes.
@@ -37,11 +37,14 @@ pub(crate) enum Effect {
 
 impl Effect {
     /// Reads what an event of this type and data changes. Types of the caller's own, and unknown ones, change nothing.
-    pub(crate) fn of(event_type: &str, data: &Json) -> Result<Self> {
+    pub(crate) fn of(event_type: &str, data: &str) -> Result<Self> {
         if event_type.starts_with("x-") {
             return Ok(Self::Nothing);
         }
-        let fields = Fields::read(data)?;
+        Self::read(event_type, &Fields::read(data)?)
+    }
+
+    fn read(event_type: &str, fields: &Fields<'_>) -> Result<Self> {
         let node_id = || fields.text("nodeId").unwrap_or_default();
         let value = |field: &str| fields.raw(field).map(to_value).transpose();
         let patch = |field: &str| -> Result<Option<Map<String, Value>>> {
@@ -51,18 +54,17 @@ impl Effect {
             })
         };
         let status = |field: &str| -> Result<ExecutionStatus> {
-            fields.raw(field).map_or(Ok(ExecutionStatus::Pending), |text| Json::parse(text)?.to())
+            fields.json(field).map_or(Ok(ExecutionStatus::Pending), |json| json.read())
         };
-        let json = |field: &str| fields.raw(field).map(Json::parse).transpose();
         Ok(match event_type {
             "workflow_started" => Self::Status(ExecutionStatus::Running),
-            "workflow_completed" => Self::Completed { final_state: value("finalState")?, output: json("output")? },
-            "workflow_failed" => Self::Failed { status: ExecutionStatus::Failed, error: json("error")? },
+            "workflow_completed" => Self::Completed { final_state: value("finalState")?, output: fields.json("output") },
+            "workflow_failed" => Self::Failed { status: ExecutionStatus::Failed, error: fields.json("error") },
             "workflow_cancelled" => Self::Status(ExecutionStatus::Cancelled),
             "strategy_limit_hit" => Self::Status(ExecutionStatus::LimitExceeded),
             "segment_boundary" => Self::Status(ExecutionStatus::Completed),
             "execution_status_set" => match status("to")? {
-                to @ ExecutionStatus::Failed => Self::Failed { status: to, error: json("reason")? },
+                to @ ExecutionStatus::Failed => Self::Failed { status: to, error: fields.json("reason") },
                 to => Self::Status(to),
             },
             "node_scheduled" | "node_started" => Self::NodeActive(node_id()),
@@ -247,6 +249,14 @@ enum NodeOutput {
     Value(Json),
 }
 
+/// Where a fold has the outputs of the nodes whose completion it is told of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Outputs {
+    InTheLog,
+    /// In itself: it is about to be shown, and not kept.
+    Held,
+}
+
 /// The whole fold.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -306,16 +316,26 @@ impl Fold {
         Ok(self)
     }
 
-    pub(crate) fn apply(&mut self, sequence: i64, id: &str, event_type: &str, data: &Json, at: i64) -> Result<()> {
+    pub(crate) fn apply(&mut self, event: &Logged<'_>, outputs: Outputs) -> Result<()> {
+        let Logged { sequence, id, event_type, data, created_at: at } = *event;
         self.last_sequence = sequence;
-        let effect = Effect::of(event_type, data)?;
+        if event_type.starts_with("x-") {
+            self.outcome.apply(Effect::Nothing, at, !self.pending_approvals.is_empty());
+            return Ok(());
+        }
+        let fields = Fields::read(data)?;
+        let effect = Effect::read(event_type, &fields)?;
         match &effect {
             Effect::NodeActive(node_id) => {
                 self.active_nodes.insert(node_id.clone());
             }
             Effect::NodeCompleted { node_id, input_tokens, output_tokens, cost_usd, .. } => {
                 self.active_nodes.remove(node_id);
-                self.completed_nodes.insert(node_id.clone(), NodeOutput::At(sequence));
+                let output = match outputs {
+                    Outputs::InTheLog => NodeOutput::At(sequence),
+                    Outputs::Held => NodeOutput::Value(fields.json("output").unwrap_or_default()),
+                };
+                self.completed_nodes.insert(node_id.clone(), output);
                 self.budget.consecutive_errors = 0;
                 self.budget.spend(*input_tokens, *output_tokens, *cost_usd);
             }
@@ -416,7 +436,8 @@ fn merge(target: &mut Value, patch: Value) {
 }
 
 fn to_value(text: &str) -> Result<Value> {
-    Json::parse(text)?.to()
+    // With a lone surrogate, which serde_json does not read, it may have come from elsewhere.
+    Value::from_json(text).or_else(|_| Json::parse(text)?.to())
 }
 
 #[cfg(test)]
@@ -425,7 +446,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::{Fold, Json};
+    use super::{Fold, Json, Logged, Outputs};
 
     /// An event as numbers tell it.
     fn event(kind: u8, n: u8) -> (&'static str, Json) {
@@ -455,7 +476,8 @@ mod tests {
 
     fn apply(fold: &mut Fold, at: usize, (kind, n): (u8, u8)) {
         let (event_type, data) = event(kind, n);
-        fold.apply(at as i64 + 1, &format!("event {at}"), event_type, &data, 1000 + at as i64).unwrap();
+        let (id, sequence, created_at) = (format!("event {at}"), at as i64 + 1, 1000 + at as i64);
+        fold.apply(&Logged { sequence, id: &id, event_type, data: data.as_str(), created_at }, Outputs::InTheLog).unwrap();
     }
 
     proptest! {

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::events;
 use crate::executions::{Head, keep};
-use crate::fold::Fold;
+use crate::fold::{Fold, Materialized, Outputs};
 use crate::ids::Name;
 use crate::page::{self, Order, Page, PageBuilder};
 use crate::store::{Columns, Tx};
@@ -70,6 +70,15 @@ pub(crate) fn after_append(tx: &Tx<'_>, head: &mut Head) -> Result<()> {
 
 /// The fold of an execution's log up to the sequence `at`.
 pub(crate) fn fold(tx: &Tx<'_>, head: &Head, at: i64) -> Result<Fold> {
+    resume(tx, head, at, Outputs::InTheLog)
+}
+
+/// The fold with the outputs of its nodes, as callers see it.
+pub(crate) fn materialize(tx: &Tx<'_>, head: &Head, at: i64) -> Result<Materialized> {
+    resume(tx, head, at, Outputs::Held)?.materialized(tx, head)
+}
+
+fn resume(tx: &Tx<'_>, head: &Head, at: i64, outputs: Outputs) -> Result<Fold> {
     let kept = tx.row(
         "SELECT sequence, fold FROM snapshots WHERE execution = ?1 AND sequence <= ?2 ORDER BY sequence DESC LIMIT 1",
         (head.key, at),
@@ -83,9 +92,7 @@ pub(crate) fn fold(tx: &Tx<'_>, head: &Head, at: i64) -> Result<Fold> {
         None => (0, base(tx, head)?),
     };
     let mut fold = fold.unwrap_or_else(Fold::empty);
-    events::walk(tx, head, after, at, |sequence, event| {
-        fold.apply(sequence, &event.id, &event.event_type, &event.data, event.created_at)
-    })?;
+    events::walk(tx, head, after, at, &mut |event| fold.apply(event, outputs))?;
     Ok(fold)
 }
 

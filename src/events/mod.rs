@@ -161,14 +161,36 @@ pub(crate) fn insert(tx: &Tx<'_>, head: &mut Head, event: NewEvent) -> Result<Ev
     })
 }
 
-/// Visits the events of a log in order, after one sequence and up to another. A row that cannot be read ends the walk as `corrupt`.
-pub(crate) fn walk(tx: &Tx<'_>, head: &Head, after: i64, at: i64, mut visit: impl FnMut(i64, Event) -> Result<()>) -> Result<()> {
+/// An event in its row.
+pub(crate) struct Logged<'r> {
+    pub(crate) sequence: i64,
+    pub(crate) id: &'r str,
+    pub(crate) event_type: &'r str,
+    pub(crate) data: &'r str,
+    pub(crate) created_at: i64,
+}
+
+/// Visits the events of a log in order, after one sequence and up to another. A row that cannot be read ends the walk as `corrupt`, and so
+/// does an error of `visit`: it is the row's.
+pub(crate) fn walk(
+    tx: &Tx<'_>,
+    head: &Head,
+    after: i64,
+    at: i64,
+    visit: &mut dyn FnMut(&Logged<'_>) -> Result<()>,
+) -> Result<()> {
     tx.walk(
         select!("WHERE execution = ?1 AND sequence > ?2 AND sequence <= ?3 ORDER BY sequence"),
         (head.key, after, at),
         |row| {
-            let event = read(row, &head.id)?;
-            visit(event.sequence, event)?;
+            let text = |at| row.get_ref(at).ok()?.as_str().ok();
+            let logged = || {
+                let (sequence, created_at) = (row.get(0).ok()?, row.get(4).ok()?);
+                Some(Logged { sequence, id: text(1)?, event_type: text(2)?, data: text(3)?, created_at })
+            };
+            // Reading it in full says what is wrong.
+            let Some(logged) = logged() else { return read(row, &head.id).map(|_| true) };
+            visit(&logged).map_err(|error| Error::corrupt("events", logged.id, format!("data: {}", error.message())))?;
             Ok(true)
         },
     )
@@ -181,10 +203,17 @@ pub(crate) fn at(tx: &Tx<'_>, head: &Head, sequence: i64) -> Result<Option<Event
 
 /// What a `node_completed` event says that the node put out.
 pub(crate) fn node_output(tx: &Tx<'_>, head: &Head, sequence: i64) -> Result<Json> {
-    let Some(event) = at(tx, head, sequence)? else {
-        return Err(Error::corrupt("events", &format!("{}/{sequence}", head.id), "a snapshot speaks of it, and it is missing"));
-    };
-    types::Fields::read(&event.data)?.raw("output").map_or(Ok(Json::default()), Json::parse)
+    let output = tx.row("SELECT data, id FROM events WHERE execution = ?1 AND sequence = ?2", (head.key, sequence), |row| {
+        let unreadable = |reason: String| match row.get::<_, String>(1) {
+            Ok(id) => Error::corrupt("events", &id, format!("data: {reason}")),
+            Err(error) => error.into(),
+        };
+        let data = row.get_ref(0)?.as_str().map_err(|error| unreadable(error.to_string()))?;
+        let fields = types::Fields::read(data).map_err(|error| unreadable(error.message().to_owned()))?;
+        Ok(fields.json("output").unwrap_or_default())
+    })?;
+    output
+        .ok_or_else(|| Error::corrupt("events", &format!("{}/{sequence}", head.id), "a snapshot speaks of it, and it is missing"))
 }
 
 /// Refuses a change that expects the log to be elsewhere.

@@ -1,11 +1,11 @@
 //! The known event types and the fields of their data.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
-use crate::json::{FromJson, Json};
+use crate::json::{FromJson, Json, Pairs};
 
 /// A known type: its name and its fields, each `name:kind`, or `name?:kind` where it may be left out.
 ///
@@ -116,7 +116,7 @@ pub(crate) fn check(name: &str, data: &Json) -> Result<()> {
     let wrong = |path: String, message: String| {
         Err(Error::invalid(format!("{name}: {path}: {message}")).with("path", path).with("type", name))
     };
-    let Ok(fields) = Fields::read(data) else {
+    let Ok(fields) = Fields::read(data.as_str()) else {
         return wrong("data".to_owned(), "must be an object".to_owned());
     };
     let mut met = 0;
@@ -140,7 +140,7 @@ pub(crate) fn check(name: &str, data: &Json) -> Result<()> {
         return Ok(());
     }
     let is_known = |field: &str| known.fields.split(' ').any(|spec| parse_field(spec).0 == field);
-    match fields.0.keys().find(|field| !is_known(field)) {
+    match fields.0.iter().map(|(field, _)| field).find(|field| !is_known(field)) {
         Some(field) => wrong(format!("data.{field}"), "is no field of this event type".to_owned()),
         None => Ok(()),
     }
@@ -200,15 +200,26 @@ arguments! {
 }
 
 /// The top-level members of an event's data, as texts.
-pub(crate) struct Fields<'d>(BTreeMap<String, &'d RawValue>);
+pub(crate) struct Fields<'d>(Vec<(Cow<'d, str>, &'d RawValue)>);
 
 impl<'d> Fields<'d> {
-    pub(crate) fn read(data: &'d Json) -> Result<Self> {
-        serde_json::from_str(data.as_str()).map(Self).map_err(|error| Error::invalid(format!("data must be an object: {error}")))
+    pub(crate) fn read(data: &'d str) -> Result<Self> {
+        let Pairs(fields) =
+            serde_json::from_str(data).map_err(|error| Error::invalid(format!("data must be an object: {error}")))?;
+        Ok(Self(fields))
+    }
+
+    /// Of fields with one name the last counts.
+    fn value(&self, field: &str) -> Option<&'d RawValue> {
+        self.0.iter().rev().find(|(known, _)| known == field).map(|(_, value)| *value)
     }
 
     pub(crate) fn raw(&self, field: &str) -> Option<&'d str> {
-        self.0.get(field).map(|raw| raw.get())
+        self.value(field).map(RawValue::get)
+    }
+
+    pub(crate) fn json(&self, field: &str) -> Option<Json> {
+        self.value(field).map(Json::part)
     }
 
     pub(crate) fn text(&self, field: &str) -> Option<String> {

@@ -482,7 +482,7 @@ fn check_at(head: &Head, at: Option<i64>) -> Result<i64> {
 pub(crate) fn materialize(tx: &Tx<'_>, arguments: Materialize) -> Result<Materialized> {
     let head = Head::get(tx, &arguments.id)?;
     let at = check_at(&head, arguments.at)?;
-    snapshots::fold(tx, &head, at)?.materialized(tx, &head)
+    snapshots::materialize(tx, &head, at)
 }
 
 /// The executions that changed last, newest first.

@@ -141,7 +141,7 @@ pub(crate) fn record(tx: &Tx<'_>, head: &mut Head, new: Vec<NewEvent>) -> Result
             answers.push(Created { record: known, created: false });
             continue;
         }
-        let effect = Effect::of(&event.event_type, &event.data)?;
+        let effect = Effect::of(&event.event_type, event.data.as_str())?;
         let appended = events::insert(tx, head, event)?;
         head.tail_bytes += appended.data.as_str().len() as i64;
         if matches!(kept, Kept::Untouched) && outcome.touches_state(&effect) {

@@ -795,7 +795,7 @@ fn write_event(tx: &Tx<'_>, head: &mut Head, event: &Event) -> Result<Outcome> {
         )));
     }
     tx.document("kind_json", Some(&event.data))?;
-    let effect = Effect::of(&event.event_type, &event.data)?;
+    let effect = Effect::of(&event.event_type, event.data.as_str())?;
     executions::import_event(tx, head, event, &effect)?;
     Ok(Outcome::Imported)
 }
@@ -819,7 +819,7 @@ fn reconcile(tx: &Tx<'_>, head: &mut Head, row: &ImportedExecution, last: i64) -
         data,
         created_at: at,
     };
-    let effect = Effect::of(&event.event_type, &event.data)?;
+    let effect = Effect::of(&event.event_type, event.data.as_str())?;
     executions::import_event(tx, head, &event, &effect)?;
     executions::settle_import(tx, head, row)?;
     Ok(Some((event.sequence, folded.status, state_differed)))

@@ -1,13 +1,12 @@
 //! Records of JSON lines, read without losing a digit: what is passed on stays the text that it was.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::Deserializer;
 use serde_json::value::RawValue;
 
 use crate::error::Result;
-use crate::json::Json;
+use crate::json::{Json, Key, Pairs};
 
 /// The members of a JSON object, in order. Of members with one name the last counts.
 #[derive(Default)]
@@ -15,31 +14,15 @@ pub(super) struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de: 'a, 'a> serde::Deserialize<'de> for Object<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
-
-        impl<'de> Visitor<'de> for Members {
-            type Value = Object<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de>, A::Error> {
-                let mut members: Vec<(Cow<'de, str>, &'de RawValue)> = Vec::new();
-                while let Some((Key(key), value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
-                    members.retain(|(known, _)| *known != key);
-                    members.push((key, value));
-                }
-                Ok(Object(members))
-            }
+        let Pairs(pairs) = Pairs::deserialize(deserializer)?;
+        let mut members: Vec<(Cow<'de, str>, &'de RawValue)> = Vec::with_capacity(pairs.len());
+        for (key, value) in pairs {
+            members.retain(|(known, _)| *known != key);
+            members.push((key, value));
         }
-
-        deserializer.deserialize_map(Members)
+        Ok(Object(members))
     }
 }
-
-#[derive(serde::Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'a> Object<'a> {
     pub(super) fn raw(&self, name: &str) -> Option<&'a RawValue> {

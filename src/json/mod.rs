@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorCode, Result};
 
-pub(crate) use read::{FromJson, Members, Problem, by_text as deserialize, deserialize_word, word};
+pub(crate) use read::{FromJson, Key, Members, Pairs, Problem, by_text as deserialize, deserialize_word, word};
 pub(crate) use write::{Object, Record, ToJson, by_text as serialize, object, text};
 
 /// The deepest nesting of arrays and objects in a document.
@@ -49,6 +49,15 @@ impl Json {
         serde_json::value::to_raw_value(value)
             .map(Self)
             .map_err(|error| Error::invalid(format!("the value cannot be written as JSON: {error}")))
+    }
+
+    /// A part of another document.
+    pub(crate) fn part(raw: &RawValue) -> Self {
+        match replace_lone_surrogates(raw.get()) {
+            Cow::Borrowed(_) => Self(raw.to_owned()),
+            // Replacing changes no structure.
+            Cow::Owned(mended) => Self(RawValue::from_string(mended).unwrap_or_else(|_| raw.to_owned())),
+        }
     }
 
     /// The document of something of the store's own.
@@ -96,15 +105,18 @@ impl Json {
 }
 
 fn from_deep<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    // serde_json's own limit of 127 levels would refuse documents that the store took, and what the store wraps them in. The scan keeps the
-    // recursion bounded.
-    if depth(text) <= MAX_DEPTH + ARGUMENT_LEVELS {
+    serde_json::from_str(text).or_else(|error| {
+        // serde_json's own limit of 127 levels would refuse documents that the store took, and what the store wraps them in. The scan keeps
+        // the recursion bounded.
+        if depth(text) > MAX_DEPTH + ARGUMENT_LEVELS {
+            return Err(error);
+        }
+        let mut deserializer = serde_json::Deserializer::from_str(text);
         deserializer.disable_recursion_limit();
-    }
-    let value = T::deserialize(&mut deserializer)?;
-    deserializer.end()?;
-    Ok(value)
+        let value = T::deserialize(&mut deserializer)?;
+        deserializer.end()?;
+        Ok(value)
+    })
 }
 
 macro_rules! from_deep_json {

@@ -72,7 +72,7 @@ pub(crate) struct Members<'a> {
 impl<'a> Members<'a> {
     /// Refuses members of other names, and two of one name. A name that is empty stands for a member that JSON does not have.
     pub(crate) fn of(text: &'a str, names: &'static [&'static str]) -> Read<Self> {
-        let Object(found) = from_str(text)?;
+        let Pairs(found) = from_str(text)?;
         let mut values = vec![None; names.len()];
         for (name, value) in found {
             let Some(at) = names.iter().position(|known| *known == name && !known.is_empty()) else {
@@ -217,35 +217,36 @@ pub(crate) fn by_text<'de, T: FromJson, D: Deserializer<'de>>(deserializer: D) -
     T::from_json(text.get()).map_err(serde::de::Error::custom)
 }
 
-/// The members of a JSON object, in order.
-struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+/// The members of a JSON object, in order, those of one name too.
+#[derive(Default)]
+pub(crate) struct Pairs<'a>(pub(crate) Vec<(Cow<'a, str>, &'a RawValue)>);
 
-impl<'de: 'a, 'a> serde::Deserialize<'de> for Object<'a> {
+impl<'de: 'a, 'a> serde::Deserialize<'de> for Pairs<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Pairs;
+        struct Found;
 
-        impl<'de> Visitor<'de> for Pairs {
-            type Value = Object<'de>;
+        impl<'de> Visitor<'de> for Found {
+            type Value = Pairs<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs<'de>, A::Error> {
                 let mut pairs = Vec::new();
                 while let Some((Key(key), value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
                     pairs.push((key, value));
                 }
-                Ok(Object(pairs))
+                Ok(Pairs(pairs))
             }
         }
 
-        deserializer.deserialize_map(Pairs)
+        deserializer.deserialize_map(Found)
     }
 }
 
 #[derive(serde::Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(crate) struct Key<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 fn offset(text: &str, line: usize, column: usize) -> usize {
     let before: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
