@@ -4,6 +4,7 @@ import { cpSync, existsSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { brotliCompress } from "node:zlib";
+import { pageScripts } from "../scripts/build.mjs";
 import { isMain, main, mustRun, root, say as print, targetDir } from "../scripts/run.mjs";
 import { openBrowser } from "../tests/browser/harness.mjs";
 
@@ -215,7 +216,7 @@ async function bundle(options) {
   return build({ ...common, nodePaths: [modules], external: ["/runkeep/*", "node:*"], ...options });
 }
 
-/** What a page loads of each engine: all its JavaScript, minified alike, and the rest. */
+/** What a page loads of each engine: all its JavaScript, minified, and the rest. */
 export async function sizes() {
   await installPeers();
   const total = (files) => files.reduce((sum, file) => sum + file.length, 0);
@@ -231,7 +232,7 @@ export async function sizes() {
   };
   const records = [
     ...(await weigh("WebAssembly and data", "runkeep", [readFileSync(join(dist, "runkeep.wasm"))])),
-    ...(await weigh("JavaScript", "runkeep", await ownScripts())),
+    ...(await weigh("JavaScript", "runkeep", [...pageScripts().values()])),
     ...(await weigh("WebAssembly and data", "sqlite-wasm", wasm(["@sqlite.org", "sqlite-wasm", "dist", "sqlite3.wasm"]))),
     ...(await script("sqlite-wasm", `export { default } from "@sqlite.org/sqlite-wasm"`)),
     ...(await weigh("WebAssembly and data", "wa-sqlite", wasm(["wa-sqlite", "dist", "wa-sqlite.wasm"]))),
@@ -250,16 +251,6 @@ export async function sizes() {
     target("runkeep's JavaScript in brotli, KB at most", brotli("JavaScript"), 20),
   ];
   return { records, targets };
-}
-
-/** index.js, whatever it leads to, and the worker, as they lie in dist. */
-async function ownScripts() {
-  const { transform } = await import("esbuild");
-  const found = new Set(["index.js", "worker.js"]);
-  for (const name of found) {
-    for (const [, next] of readFileSync(join(dist, name), "utf8").matchAll(/(?:from|import)\s*\(?\s*"\.\/([^"]+\.js)"/g)) found.add(next);
-  }
-  return Promise.all([...found].map(async (name) => Buffer.from((await transform(readFileSync(join(dist, name), "utf8"), { minify: true, format: "esm" })).code)));
 }
 
 if (isMain(import.meta.url)) {

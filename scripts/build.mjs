@@ -1,7 +1,7 @@
 // Builds dist/: the crate as WebAssembly, the package's JavaScript and types, and the console.
 import { createHash } from "node:crypto";
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, extname, join, relative } from "node:path";
+import { basename, dirname, extname, join, relative } from "node:path";
 import { brotliCompressSync } from "node:zlib";
 import { capture, Failure, isMain, main, mustRun, root, say, seconds, targetDir } from "./run.mjs";
 import { wasmBindgen, wasmTarget } from "./setup.mjs";
@@ -50,21 +50,45 @@ async function buildWasm() {
   optArgs.push("--low-memory-unused");
   // Functions of like names are alike, and brotli does better where they are neighbours.
   optArgs.push("--reorder-functions-by-name");
-  const tools = [capture(wasmBindgen, ["--version"]), installedVersion("binaryen"), bindgenArgs, optArgs];
+  optArgs.push("--minify-imports-and-exports-and-modules");
+  // What the names in the glue are is a matter of shortNames too.
+  const tools = [capture(wasmBindgen, ["--version"]), installedVersion("binaryen"), bindgenArgs, optArgs, String(shortNames)];
   const hash = createHash("sha256").update(JSON.stringify(tools)).update(readFileSync(input)).digest("hex");
   if (existsSync(output) && existsSync(stamp) && readFileSync(stamp, "utf8") === hash) return;
 
   rmSync(wasmDir, { recursive: true, force: true });
   await step("wasm-bindgen", () => mustRun(wasmBindgen, [...bindgenArgs, "--out-dir", wasmDir, input], { log: "build-wasm-bindgen", deadlineMs: 10 * minute }));
-  await step("wasm-opt", () =>
+  const optimized = await step("wasm-opt", () =>
     mustRun(process.execPath, [join(root, "node_modules", "binaryen", "bin", "wasm-opt"), ...optArgs, join(wasmDir, "runkeep_bg.wasm"), "-o", output], {
       log: "build-wasm-opt",
       deadlineMs: 20 * minute,
     }),
   );
+  const glue = join(wasmDir, "runkeep.js");
+  writeFileSync(glue, shortNames(readFileSync(glue, "utf8"), optimized.output()));
   const bytes = readFileSync(output);
   say(`       runkeep.wasm: ${kilobytes(bytes)} raw, ${kilobytes(brotliCompressSync(bytes))} in brotli`);
   writeFileSync(stamp, hash);
+}
+
+/**
+ * The glue with the names that wasm-opt has given to what the WebAssembly imports and exports. Those of wasm-bindgen have hashes, which nothing
+ * compresses: they were a tenth of the worker's script.
+ */
+function shortNames(glue, optimizerLog) {
+  const { imports, exports } = JSON.parse(/^\{[^]*^\}/m.exec(optimizerLog)[0]);
+  const short = { import: new Map(imports.map(([, name, short]) => [name, short])), export: new Map(exports) };
+  const nameOf = (kind, name) => {
+    if (!short[kind].has(name)) throw new Failure(`The glue has an ${kind} ${name}, which the WebAssembly has not.`);
+    return short[kind].get(name);
+  };
+  let count = 0;
+  const renamed = glue
+    .replace(/^( {8})(__wb\w+)(?=: function\()/gm, (_, indent, name) => `${indent}${(count++, nameOf("import", name))}`)
+    .replace(/(?<=\bwasm\.)\w+/g, (name) => nameOf("export", name))
+    .replace('"./runkeep_bg.js": import0', "a: import0");
+  if (count !== imports.length || renamed.includes("runkeep_bg.js")) throw new Failure("The glue has another form than is known: see shortNames in scripts/build.mjs.");
+  return renamed;
 }
 
 async function buildPackage() {
@@ -108,12 +132,91 @@ function reachable(folder, entries) {
 }
 
 async function bundlePackage() {
-  const common = { sourcemap: "linked", external: ["node:*"], platform: "neutral", outdir: dist };
-  return [
-    // Shared chunks, so that both entries have the same error class. They lie beside the entries: import.meta.url leads to worker and wasm from each.
-    ...(await bundle({ ...common, entryPoints: ["www/client/index.ts", "www/client/testing.ts"], splitting: true, chunkNames: "chunk-[hash]" })),
-    ...(await bundle({ ...common, entryPoints: ["www/host/worker.ts"] })),
-  ];
+  const common = { sourcemap: "linked", external: ["node:*"], platform: "neutral", outdir: dist, minifySyntax: true, minifyIdentifiers: true };
+  // The host for where there are no browser workers takes its parts from worker.js, so that they are there once. Pages do not load it.
+  const external = (filter, path) => ({
+    name: `external ${path}`,
+    setup: ({ onResolve }) => onResolve({ filter }, ({ kind }) => (kind === "entry-point" ? undefined : { path, external: true })),
+  });
+  return shrink([
+    // One shared chunk, so that both entries have the same error class. It lies beside them: import.meta.url leads to worker and wasm from each.
+    ...(await bundle({
+      ...common,
+      entryPoints: ["www/client/index.ts", "www/client/testing.ts"],
+      splitting: true,
+      chunkNames: "client",
+      plugins: [external(/\/inline\.js$/, "./inline.js")],
+    })),
+    ...(await bundle({ ...common, entryPoints: ["www/host/worker.ts"], plugins: [trimGlue] })),
+    ...(await bundle({ ...common, entryPoints: ["www/host/inline.ts"], plugins: [external(/^\.\/(boot|changes|host)\.js$/, "./worker.js")] })),
+  ]);
+}
+
+/** Takes out of wasm-bindgen's glue what never runs here. A part that is not found any more fails the build. */
+const trimGlue = {
+  name: "trim-glue",
+  setup: ({ onLoad, esbuild }) =>
+    onLoad({ filter: /\/wasm\/runkeep\.js$/ }, async ({ path }) => {
+      let glue = readFileSync(path, "utf8");
+      const unneeded = {
+        "the rendering of any value, where String() does": /^function debugString\(val\) \{[^]*?^\}\n/m,
+        "help for browsers that cannot run the WebAssembly either": /^if \(!\('encodeInto' in cachedTextEncoder\)\) \{[^]*?^\}\n/m,
+        "a way to pass strings that nothing takes": /^ {4}if \(realloc === undefined\) \{[^]*?^ {4}\}\n/m,
+        "the end of an engine, which lives as long as its thread": /^ {8}EngineFinalization\..*\n/m,
+        "the registry for it": /^const EngineFinalization = [^]*?;\n/m,
+        "ways to free one": /^ {4}__destroy_into_raw\(\) \{[^]*?^ {4}\}\n {4}free\(\) \{[^]*?^ {4}\}\n/m,
+        "one more of them": /^if \(Symbol\.dispose\) .*\n/m,
+      };
+      for (const [what, pattern] of Object.entries(unneeded)) {
+        if (!pattern.test(glue)) throw new Error(`wasm-bindgen's glue does not have ${what}: see trimGlue in scripts/build.mjs.`);
+        glue = glue.replace(pattern, "");
+      }
+      const define = { debugString: "String", global: "undefined", window: "undefined", self: "undefined" };
+      const { code } = await esbuild.transform(glue, { define, drop: ["console"], sourcemap: "inline", sourcefile: path });
+      return { contents: code };
+    }),
+};
+
+/** Minified: the worker's script is loaded as it lies here. In brotli, what Terser makes of it is 4 % smaller than what esbuild alone makes. */
+async function shrink(files) {
+  const { minify } = await import("terser");
+  const maps = new Map(files.filter(({ path }) => path.endsWith(".map")).map(({ path, text }) => [path, text]));
+  const made = [];
+  for (const { path, text } of files.filter(({ path }) => path.endsWith(".js"))) {
+    const content = JSON.parse(maps.get(`${path}.map`));
+    // An entry that only passes on what a chunk exports has none.
+    const isMapped = content.sources.length > 0;
+    const sources = new Map(content.sources.map((source, index) => [source, content.sourcesContent[index]]));
+    const { code, map } = await minify(text, {
+      module: true,
+      ecma: 2020,
+      // The glue's own.
+      mangle: { properties: { regex: /^_+wbg_|^__wrap$/ } },
+      compress: { passes: 2, sequences: false, unsafe_methods: true },
+      // What bundlers shall leave alone.
+      format: { comments: /webpackIgnore|@vite-ignore/ },
+      sourceMap: isMapped && { content, url: `${basename(path)}.map`, asObject: true },
+    });
+    made.push({ path, contents: code });
+    if (!isMapped) continue;
+    // Terser leaves out what the sources hold.
+    const sourcesContent = map.sources.map((source) => sources.get(source));
+    made.push({ path: `${path}.map`, contents: JSON.stringify({ ...map, sourcesContent }) });
+  }
+  return made;
+}
+
+/** The scripts that a page and its worker load of the package that was built, as they are: index.js, whatever it imports, and worker.js. */
+export function pageScripts() {
+  const found = new Map();
+  for (const todo = ["index.js", "worker.js"]; todo.length > 0; ) {
+    const name = todo.pop();
+    if (found.has(name)) continue;
+    const bytes = readFileSync(join(dist, name));
+    found.set(name, bytes);
+    for (const [, next] of bytes.toString().matchAll(/(?:from|import)\s*"\.\/([^"]+\.js)"/g)) todo.push(next);
+  }
+  return found;
 }
 
 async function bundleConsole() {

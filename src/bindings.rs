@@ -114,13 +114,13 @@ pub fn bindings() -> Bindings {
     };
     types.record::<crate::ErrorCode>();
     types.record::<crate::Topic>();
-    let mut table = String::new();
+    let mut table = Table::default();
     let mut interfaces: Vec<(String, String)> = Vec::new();
     let mut top_level = String::new();
     let mut methods = Vec::new();
     for operation in OPERATIONS {
         let (argument, result) = (operation.types)(&mut types);
-        table.push_str(&entry(operation, &result));
+        table.add(operation, &result);
         let (namespace, method) = operation.name.split_once('.').unwrap_or(("", operation.name));
         let signature = format!("{method}{}", signature(operation, &argument, &result));
         let member = format!("{}  {signature};\n", docs_of(operation.doc.iter().copied(), "  "));
@@ -135,8 +135,7 @@ pub fn bindings() -> Bindings {
         }
     }
     let mut text = HEAD.to_owned();
-    text.push_str(SHAPE);
-    text.push_str(&format!("export const operations = {{\n{table}}} as const satisfies Record<string, OperationShape>;\n\n"));
+    text.push_str(&table.typescript());
     // What the log may hold is told by the table of event types, not by the Rust structs.
     for replaced in ["AppendEvent", "Event", "EventInput"] {
         types.declarations.remove(replaced);
@@ -158,11 +157,14 @@ pub fn bindings() -> Bindings {
 
 const SHAPE: &str = "/** How a method's arguments become those of its operation. */
 export interface OperationShape {
+  /** What the first argument names. */
   readonly subject: readonly string[];
-  readonly orObject?: true;
-  readonly array?: string;
-  readonly list?: true;
-  readonly bytes?: true;
+  /** The first argument may also be an object of all arguments. */
+  readonly orObject: boolean;
+  /** Which argument is given as an array by itself; empty where there is none. */
+  readonly array: string;
+  readonly list: boolean;
+  readonly bytes: boolean;
   readonly writes: boolean;
   /** What it changes, or reads. */
   readonly topics: readonly Topic[];
@@ -292,30 +294,68 @@ fn event_types() -> String {
     text
 }
 
-fn entry(operation: &Operation, result: &str) -> String {
-    let subject = match operation.shape {
-        Shape::Subject(field)
-        | Shape::SubjectAndObject(field)
-        | Shape::SubjectAndOptional(field)
-        | Shape::SubjectAndArray(field, _) => format!("\"{field}\""),
-        Shape::Item | Shape::ItemAndOptional => "\"id\", \"fence\"".to_owned(),
-        Shape::SubjectOrObject(field) => format!("\"{field}\""),
-        Shape::Object | Shape::Filter | Shape::Array(_) | Shape::Nothing | Shape::Bytes => String::new(),
-    };
-    let optional = if matches!(operation.shape, Shape::SubjectOrObject(_)) { ", orObject: true" } else { "" };
-    let array = match operation.shape {
-        Shape::Array(field) | Shape::SubjectAndArray(_, field) => format!(", array: \"{field}\""),
-        _ => String::new(),
-    };
-    let list = if result.starts_with("Page<") { ", list: true" } else { "" };
-    let bytes = if operation.shape == Shape::Bytes { ", bytes: true" } else { "" };
-    let topics: Vec<String> = operation.topics.iter().map(|topic| format!("\"{}\"", topic.as_str())).collect();
-    format!(
-        "  \"{}\": {{ subject: [{subject}]{optional}{array}{list}{bytes}, writes: {}, topics: [{}] }},\n",
-        operation.name,
-        operation.writes,
-        topics.join(", ")
-    )
+/// The operations as text: a line for each namespace, with its name and its methods. A method has its name, what kind it is, a letter for each topic
+/// and, where its first arguments are not all one object, their names. `www/client/operations.ts` reads it.
+#[derive(Default)]
+struct Table {
+    topics: Vec<&'static str>,
+    lines: Vec<String>,
+    reads: Vec<&'static str>,
+}
+
+impl Table {
+    fn add(&mut self, operation: &Operation, result: &str) {
+        let subject = match operation.shape {
+            Shape::Subject(field)
+            | Shape::SubjectAndObject(field)
+            | Shape::SubjectAndOptional(field)
+            | Shape::SubjectAndArray(field, _)
+            | Shape::SubjectOrObject(field) => field,
+            Shape::Item | Shape::ItemAndOptional => "id+fence",
+            Shape::Object | Shape::Filter | Shape::Array(_) | Shape::Nothing | Shape::Bytes => "",
+        };
+        let kind = match operation.shape {
+            _ if result.starts_with("Page<") => '*',
+            Shape::SubjectOrObject(_) => '|',
+            Shape::Bytes => '#',
+            _ if operation.writes => '!',
+            _ => '?',
+        };
+        assert_eq!(operation.writes, !matches!(kind, '*' | '?'), "{} has no kind in the table", operation.name);
+        let array = match operation.shape {
+            Shape::Array(field) | Shape::SubjectAndArray(_, field) => format!("={field}"),
+            _ => String::new(),
+        };
+        let letters: String = operation.topics.iter().map(|topic| self.letter(topic.as_str())).collect();
+        let (namespace, method) = operation.name.split_once('.').unwrap_or(("", operation.name));
+        let method = format!(" {method}{kind}{letters}{subject}{array}");
+        match self.lines.last_mut().filter(|line| line.split(' ').next() == Some(namespace)) {
+            Some(line) => line.push_str(&method),
+            None => self.lines.push(format!("{namespace}{method}")),
+        }
+        if !operation.writes {
+            self.reads.push(operation.name);
+        }
+    }
+
+    fn letter(&mut self, topic: &'static str) -> char {
+        let index = self.topics.iter().position(|known| *known == topic).unwrap_or_else(|| {
+            self.topics.push(topic);
+            self.topics.len() - 1
+        });
+        char::from(b'A' + index as u8)
+    }
+
+    fn typescript(&self) -> String {
+        let quoted =
+            |names: &[&str], between: &str| names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(between);
+        format!(
+            "{SHAPE}/** In the order of their letters in the table. */\nexport const topics: readonly Topic[] = [{}];\n\n/** See operations.ts. */\nexport const table = `{}`;\n\n/** The operations that change nothing. */\nexport type ReadOperation =\n  | {};\n\n",
+            quoted(&self.topics, ", "),
+            self.lines.join("\n"),
+            quoted(&self.reads, "\n  | ")
+        )
+    }
 }
 
 /// The parameters and the result of a method.

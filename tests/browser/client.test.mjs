@@ -215,11 +215,11 @@ test("a trap of the engine answers its calls with internal, and the store goes o
   await prependToWorker(`
     let trap = false;
     new BroadcastChannel("trap").onmessage = ({ data }) => ((trap = true), new BroadcastChannel("trapped").postMessage(data));
-    const instantiate = WebAssembly.instantiate;
-    WebAssembly.instantiate = async (...given) => {
-      const { exports } = await instantiate(...given);
-      const run = (...given) => { if (trap) throw new WebAssembly.RuntimeError("unreachable"); return exports.engine_run(...given); };
-      return Object.create(WebAssembly.Instance.prototype, { exports: { value: { ...exports, engine_run: run } } });
+    const { Instance } = WebAssembly;
+    const guarded = (run) => (...given) => { if (trap) throw new WebAssembly.RuntimeError("unreachable"); return run(...given); };
+    WebAssembly.Instance = function (...given) {
+      const exports = Object.entries(new Instance(...given).exports);
+      return { exports: Object.fromEntries(exports.map(([name, value]) => [name, typeof value === "function" ? guarded(value) : value])) };
     }`);
   const result = await page.evaluate(async (name) => {
     const store = await open({ name });

@@ -336,7 +336,7 @@ test("a page of an older version is refused, and told to reload; the others go o
   let replaced = 0;
   await older.route("**/runkeep/*.js", async (route) => {
     const response = await route.fetch();
-    const body = (await response.text()).replace(/version: "\d+\.\d+\.\d+"/, () => (replaced++, 'version: "0.0.1"'));
+    const body = (await response.text()).replace(/version:"\d+\.\d+\.\d+"/, () => (replaced++, 'version:"0.0.1"'));
     await route.fulfill({ response, body });
   });
   await visit(older, new URL("blank.html", browser.url).href);

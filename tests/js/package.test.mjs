@@ -5,6 +5,8 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { brotliCompressSync } from "node:zlib";
+import { pageScripts } from "../../scripts/build.mjs";
 import { root } from "../../scripts/run.mjs";
 
 let folder;
@@ -35,11 +37,17 @@ test("the package holds what it is made of and nothing else", () => {
   for (const path of docs) assert.ok(files.includes(path), `${path} is missing`);
   const other = files.filter(
     (path) =>
-      !/^dist\/(index|testing|worker|chunk-\w+|\w+-\w+)\.js(\.map)?$/.test(path) &&
+      !/^dist\/(index|client|testing|worker|inline)\.js(\.map)?$/.test(path) &&
       !/^dist\/types\/[\w/-]+\.d\.ts$/.test(path) &&
       !["package.json", "README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", "dist/runkeep.wasm", ...docs].includes(path),
   );
   assert.deepEqual(other, []);
+});
+
+test("the scripts that a page and its worker load are 20 KB at most, compressed", () => {
+  const sizes = [...pageScripts()].map(([name, bytes]) => [name, brotliCompressSync(bytes).length]);
+  const sum = sizes.reduce((sum, [, size]) => sum + size, 0);
+  assert.ok(sum <= 20 * 1024, `${sum} bytes in brotli: ${sizes.map((size) => size.join(" ")).join(", ")}`);
 });
 
 test("importing it on a server does nothing, and its entries share one error class", () => {

@@ -1,6 +1,7 @@
 // From a method call to an operation and its arguments.
 import { invalid, RunkeepError } from "./errors.js";
-import { operations, type OperationShape, type Page, type StoreOperations } from "./generated.js";
+import type { OperationShape, Page, StoreOperations } from "./generated.js";
+import { operations } from "./operations.js";
 
 /** What can be said about one call. */
 export interface CallOptions {
@@ -46,12 +47,12 @@ export type BatchResults<Calls extends readonly BatchCall<unknown>[]> = {
 export function buildOperations(send: Send, include = (_operation: string) => true): StoreOperations {
   return buildApi(include, (operation, shape) => {
     const run = async (given: unknown[], more?: Arguments): Promise<any> => {
-      const bytes = shape.bytes && (await toBytes(operation, given[0]));
+      const bytes = shape.bytes ? await toBytes(operation, given[0]) : undefined;
       const { args, options } = readArguments(operation, shape, bytes ? given.slice(1) : given);
       return await send(operation, shape.writes, { ...args, ...more }, options, bytes);
     };
     return shape.list
-      ? (...given: unknown[]) => new LazyList((cursor) => run(given, cursor === undefined ? undefined : { cursor }), operation)
+      ? (...given: unknown[]) => lazyList((cursor) => run(given, cursor === undefined ? undefined : { cursor }), operation)
       : (...given: unknown[]) => run(given);
   }) as StoreOperations;
 }
@@ -68,7 +69,7 @@ export const batchOperations = buildApi(
 
 function buildApi(include: (operation: string) => boolean, method: (operation: string, shape: OperationShape) => (...given: unknown[]) => unknown): object {
   const api: Record<string, any> = {};
-  for (const [operation, shape] of Object.entries<OperationShape>(operations)) {
+  for (const [operation, shape] of Object.entries(operations)) {
     if (operation === "batch" || !include(operation)) continue;
     const names = operation.split(".");
     const last = names.pop()!;
@@ -96,7 +97,7 @@ function readArguments(operation: string, { subject, orObject, array }: Operatio
       args[name] = holder[name];
     }
   }
-  if (array !== undefined) {
+  if (array) {
     const elements = rest.shift();
     const position = subject.length > 0 ? "second" : "first";
     if (!Array.isArray(elements)) throw misused(operation, `the ${position} argument is an array (${array})`, elements);
@@ -105,7 +106,7 @@ function readArguments(operation: string, { subject, orObject, array }: Operatio
 
   const taken = given.length - rest.length;
   const objects = rest.filter((value) => value !== undefined);
-  const limit = array === undefined ? 2 : 1;
+  const limit = array ? 1 : 2;
   if (objects.length > limit) throw invalid(`${operation} takes at most ${taken + limit} arguments; got ${given.length}.`);
   for (const value of objects) {
     if (!isObject(value)) throw misused(operation, `argument ${taken + 1 + rest.indexOf(value)} is an object`, value);
@@ -117,7 +118,7 @@ function readArguments(operation: string, { subject, orObject, array }: Operatio
     if (twice !== undefined) throw invalid(`${operation}: ${twice} is given twice.`);
     args = { ...args, ...members };
   }
-  if (signal !== undefined && !isAbortSignal(signal)) throw misused(operation, "signal is an AbortSignal", signal);
+  checkSignal(operation, signal);
   if (timeoutMs !== undefined && !isDuration(timeoutMs)) throw misused(operation, "timeoutMs is a number of milliseconds, at least 0", timeoutMs);
   return { args, options: { signal, timeoutMs } };
 }
@@ -129,9 +130,15 @@ async function toBytes(operation: string, given: unknown): Promise<Uint8Array> {
   throw misused(operation, "the first argument is a Blob, an ArrayBuffer or a Uint8Array", given);
 }
 
-// Not instanceof: it may come from another window.
-export function isAbortSignal(value: unknown): value is AbortSignal {
-  return isObject(value) && "aborted" in value && "addEventListener" in value;
+export function checkSignal(operation: string, value: unknown): asserts value is AbortSignal | undefined {
+  // Not instanceof: it may come from another window.
+  const isSignal = isObject(value) && "aborted" in value && "addEventListener" in value;
+  if (value !== undefined && !isSignal) throw misused(operation, "signal is an AbortSignal", value);
+}
+
+/** `expected` tells which argument it is. */
+export function checkFunction(operation: string, expected: string, value: unknown): void {
+  if (typeof value !== "function") throw misused(operation, expected, value);
 }
 
 export function isDuration(value: unknown): value is number {
@@ -143,7 +150,12 @@ function isObject(value: unknown): value is Record<string, unknown> {
 }
 
 export function misused(operation: string, expected: string, got: unknown): RunkeepError {
-  return invalid(`${operation}: ${expected}; got ${describe(got)}.`);
+  return wrong(`${operation}: ${expected}`, got);
+}
+
+/** `invalid_argument`, for a value that is not what the sentence says. */
+export function wrong(expected: string, got: unknown): RunkeepError {
+  return invalid(`${expected}; got ${describe(got)}.`);
 }
 
 /** Refuses what is not an object of these members. */
@@ -167,31 +179,21 @@ export function describe(value: unknown): string {
   return Array.isArray(value) ? "an array" : "an object";
 }
 
-class LazyList<T> implements List<T> {
-  readonly #fetch: (cursor?: string) => Promise<Page<T>>;
-  readonly #operation: string;
-  #page: Promise<Page<T>> | undefined;
-
-  constructor(fetch: (cursor?: string) => Promise<Page<T>>, operation: string) {
-    this.#fetch = fetch;
-    this.#operation = operation;
-  }
-
-  then: Promise<Page<T>>["then"] = (onPage, onError) => this.#once().then(onPage, onError);
-  catch: Promise<Page<T>>["catch"] = (onError) => this.#once().catch(onError);
-  finally: Promise<Page<T>>["finally"] = (onEnd) => this.#once().finally(onEnd);
-
-  async *[Symbol.asyncIterator](): AsyncIterator<T> {
-    let cursor: string | undefined;
-    do {
-      const page: Page<T> = await this.#fetch(cursor);
-      yield* page.items;
-      if (page.damaged?.length) throw damaged(this.#operation, page.damaged);
-      cursor = page.nextCursor ?? undefined;
-    } while (cursor !== undefined);
-  }
-
-  #once(): Promise<Page<T>> {
-    return (this.#page ??= this.#fetch());
-  }
+function lazyList<T>(fetch: (cursor?: string) => Promise<Page<T>>, operation: string): List<T> {
+  let first: Promise<Page<T>> | undefined;
+  const page = () => (first ??= fetch());
+  return {
+    then: (onPage, onError) => page().then(onPage, onError),
+    catch: (onError) => page().catch(onError),
+    finally: (onEnd) => page().finally(onEnd),
+    async *[Symbol.asyncIterator]() {
+      let cursor: string | undefined;
+      do {
+        const page: Page<T> = await fetch(cursor);
+        yield* page.items;
+        if (page.damaged?.length) throw damaged(operation, page.damaged);
+        cursor = page.nextCursor ?? undefined;
+      } while (cursor !== undefined);
+    },
+  };
 }

@@ -319,8 +319,7 @@ export class Connection {
 
   async #tellOfRoom(): Promise<void> {
     if (!this.#eventListeners.get("storagelow")?.size) return;
-    const { usage, quota } = (await globalThis.navigator?.storage?.estimate?.()) ?? {};
-    this.emit("storagelow", { ...(usage !== undefined && { usage }), ...(quota !== undefined && { quota }) });
+    this.emit("storagelow", await estimateRoom());
   }
 
   /** Whether the call was still open. */
@@ -366,6 +365,12 @@ export class Connection {
     }
     this.#watch(earliest);
   }
+}
+
+/** What the browser says of this origin's storage. */
+export async function estimateRoom(): Promise<{ usage?: number; quota?: number }> {
+  const { usage, quota } = (await globalThis.navigator?.storage?.estimate?.()) ?? {};
+  return { ...(usage !== undefined && { usage }), ...(quota !== undefined && { quota }) };
 }
 
 /** What may take long, and for which nobody waits at a screen. */

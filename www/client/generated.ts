@@ -18,138 +18,101 @@ export type Lease = { readonly id: string; readonly fence: number };
 
 /** How a method's arguments become those of its operation. */
 export interface OperationShape {
+  /** What the first argument names. */
   readonly subject: readonly string[];
-  readonly orObject?: true;
-  readonly array?: string;
-  readonly list?: true;
-  readonly bytes?: true;
+  /** The first argument may also be an object of all arguments. */
+  readonly orObject: boolean;
+  /** Which argument is given as an array by itself; empty where there is none. */
+  readonly array: string;
+  readonly list: boolean;
+  readonly bytes: boolean;
   readonly writes: boolean;
   /** What it changes, or reads. */
   readonly topics: readonly Topic[];
 }
 
-export const operations = {
-  "executions.create": { subject: [], writes: true, topics: ["executions"] },
-  "executions.get": { subject: ["id"], writes: false, topics: ["executions"] },
-  "executions.list": { subject: [], list: true, writes: false, topics: ["executions"] },
-  "executions.setStatus": { subject: ["id"], writes: true, topics: ["executions", "events", "items"] },
-  "executions.recent": { subject: [], writes: false, topics: ["executions"] },
-  "executions.count": { subject: [], writes: false, topics: ["executions"] },
-  "executions.cancel": { subject: ["id"], writes: true, topics: ["executions", "events", "items"] },
-  "executions.setState": { subject: ["id"], writes: true, topics: ["executions", "events"] },
-  "executions.patchState": { subject: ["id"], writes: true, topics: ["executions", "events"] },
-  "executions.appendToState": { subject: ["id"], writes: true, topics: ["executions", "events"] },
-  "executions.continueAsNew": { subject: ["id"], writes: true, topics: ["executions", "events", "items"] },
-  "executions.fork": { subject: ["id"], writes: true, topics: ["executions"] },
-  "executions.delete": { subject: ["id"], writes: true, topics: ["executions", "events", "items"] },
-  "executions.materialize": { subject: ["id"], writes: false, topics: ["executions", "events"] },
-  "events.append": { subject: ["executionId"], writes: true, topics: ["executions", "events", "items"] },
-  "events.appendMany": { subject: ["executionId"], array: "events", writes: true, topics: ["executions", "events", "items"] },
-  "events.list": { subject: [], list: true, writes: false, topics: ["events"] },
-  "events.latestSequence": { subject: ["executionId"], writes: false, topics: ["events"] },
-  "snapshots.latest": { subject: ["executionId"], writes: false, topics: ["events"] },
-  "snapshots.list": { subject: [], list: true, writes: false, topics: ["events"] },
-  "approvals.list": { subject: [], list: true, writes: false, topics: ["events"] },
-  "approvals.resolve": { subject: [], writes: true, topics: ["executions", "events", "items"] },
-  "workflows.put": { subject: [], writes: true, topics: ["workflows"] },
-  "workflows.get": { subject: ["id"], writes: false, topics: ["workflows"] },
-  "workflows.list": { subject: [], list: true, writes: false, topics: ["workflows"] },
-  "queue.enqueue": { subject: [], writes: true, topics: ["items"] },
-  "queue.enqueueMany": { subject: [], array: "items", writes: true, topics: ["items"] },
-  "queue.claim": { subject: [], writes: true, topics: ["items"] },
-  "queue.renew": { subject: ["id", "fence"], writes: true, topics: ["items"] },
-  "queue.complete": { subject: ["id", "fence"], writes: true, topics: ["items", "executions", "events"] },
-  "queue.fail": { subject: ["id", "fence"], writes: true, topics: ["items", "executions", "events"] },
-  "queue.release": { subject: ["id", "fence"], writes: true, topics: ["items", "executions", "events"] },
-  "queue.cancel": { subject: ["id"], writes: true, topics: ["items", "executions", "events"] },
-  "queue.get": { subject: ["id"], writes: false, topics: ["items"] },
-  "queue.list": { subject: [], list: true, writes: false, topics: ["items"] },
-  "queue.attempts": { subject: ["id"], writes: false, topics: ["items"] },
-  "queues.list": { subject: [], list: true, writes: false, topics: ["queues"] },
-  "queues.configure": { subject: ["name"], writes: true, topics: ["queues", "items"] },
-  "queues.pause": { subject: ["name"], writes: true, topics: ["queues"] },
-  "queues.resume": { subject: ["name"], writes: true, topics: ["queues"] },
-  "queues.hold": { subject: ["name"], writes: true, topics: ["queues"] },
-  "queues.stats": { subject: [], writes: false, topics: ["items"] },
-  "deadLetters.list": { subject: [], list: true, writes: false, topics: ["items"] },
-  "deadLetters.redrive": { subject: ["id"], orObject: true, writes: true, topics: ["items"] },
-  "deadLetters.delete": { subject: ["id"], writes: true, topics: ["items"] },
-  "leases.listExpired": { subject: [], list: true, writes: false, topics: ["items"] },
-  "workers.register": { subject: [], writes: true, topics: ["workers"] },
-  "workers.heartbeat": { subject: [], writes: true, topics: ["workers"] },
-  "workers.markDead": { subject: [], writes: true, topics: ["workers", "items", "executions", "events"] },
-  "workers.history": { subject: [], list: true, writes: false, topics: ["workers"] },
-  "workers.list": { subject: [], list: true, writes: false, topics: ["workers"] },
-  "timers.schedule": { subject: [], writes: true, topics: ["timers", "executions", "events"] },
-  "timers.cancel": { subject: ["id"], writes: true, topics: ["timers"] },
-  "timers.get": { subject: ["id"], writes: false, topics: ["timers"] },
-  "timers.list": { subject: [], list: true, writes: false, topics: ["timers"] },
-  "cron.put": { subject: [], writes: true, topics: ["crons"] },
-  "cron.get": { subject: ["name"], writes: false, topics: ["crons"] },
-  "cron.list": { subject: [], list: true, writes: false, topics: ["crons"] },
-  "cron.delete": { subject: ["name"], writes: true, topics: ["crons"] },
-  "cron.trigger": { subject: ["name"], writes: true, topics: ["crons", "executions", "items"] },
-  "threads.create": { subject: [], writes: true, topics: ["threads"] },
-  "threads.get": { subject: ["id"], writes: false, topics: ["threads"] },
-  "threads.update": { subject: ["id"], writes: true, topics: ["threads"] },
-  "threads.list": { subject: [], list: true, writes: false, topics: ["threads"] },
-  "threads.recent": { subject: [], writes: false, topics: ["threads"] },
-  "threads.archive": { subject: ["id"], writes: true, topics: ["threads"] },
-  "threads.unarchive": { subject: ["id"], writes: true, topics: ["threads"] },
-  "threads.delete": { subject: ["id"], writes: true, topics: ["threads", "turns", "thread_items", "thread_events", "inbox"] },
-  "threads.fork": { subject: ["id"], writes: true, topics: ["threads", "turns", "thread_items"] },
-  "threads.search": { subject: [], writes: false, topics: ["threads", "thread_items"] },
-  "turns.create": { subject: [], writes: true, topics: ["turns", "threads"] },
-  "turns.get": { subject: ["id"], writes: false, topics: ["turns", "usage"] },
-  "turns.update": { subject: ["id"], writes: true, topics: ["turns", "threads", "thread_items"] },
-  "turns.list": { subject: [], list: true, writes: false, topics: ["turns", "usage"] },
-  "turns.listIncomplete": { subject: [], list: true, writes: false, topics: ["turns", "usage"] },
-  "turns.recover": { subject: [], writes: true, topics: ["turns", "threads", "thread_items"] },
-  "items.create": { subject: [], writes: true, topics: ["thread_items", "threads"] },
-  "items.put": { subject: [], writes: true, topics: ["thread_items", "threads"] },
-  "items.get": { subject: ["id"], writes: false, topics: ["thread_items"] },
-  "items.update": { subject: ["id"], writes: true, topics: ["thread_items", "threads"] },
-  "items.delete": { subject: ["id"], writes: true, topics: ["thread_items", "threads"] },
-  "items.list": { subject: [], list: true, writes: false, topics: ["thread_items"] },
-  "items.appendText": { subject: ["id"], writes: true, topics: ["thread_items"] },
-  "items.readText": { subject: ["id"], writes: false, topics: ["thread_items"] },
-  "threadEvents.append": { subject: ["threadId"], writes: true, topics: ["thread_events"] },
-  "threadEvents.list": { subject: [], list: true, writes: false, topics: ["thread_events"] },
-  "inbox.admit": { subject: ["threadId"], writes: true, topics: ["inbox"] },
-  "inbox.get": { subject: ["id"], writes: false, topics: ["inbox"] },
-  "inbox.next": { subject: ["threadId"], writes: false, topics: ["inbox"] },
-  "inbox.steers": { subject: ["threadId"], writes: false, topics: ["inbox"] },
-  "inbox.promote": { subject: ["id"], writes: true, topics: ["inbox", "turns"] },
-  "inbox.promoteNext": { subject: ["threadId"], writes: true, topics: ["inbox", "turns", "threads"] },
-  "inbox.withdraw": { subject: ["id"], writes: true, topics: ["inbox"] },
-  "inbox.list": { subject: [], list: true, writes: false, topics: ["inbox"] },
-  "usage.record": { subject: [], writes: true, topics: ["usage", "turns"] },
-  "usage.get": { subject: ["responseId"], writes: false, topics: ["usage"] },
-  "usage.list": { subject: [], list: true, writes: false, topics: ["usage"] },
-  "usage.aggregate": { subject: [], writes: false, topics: ["usage"] },
-  "usage.getPrices": { subject: [], writes: false, topics: ["usage"] },
-  "usage.setPrices": { subject: [], array: "prices", writes: true, topics: ["usage"] },
-  "usage.reprice": { subject: [], writes: true, topics: ["usage", "turns"] },
-  "blobs.put": { subject: [], bytes: true, writes: true, topics: ["blobs"] },
-  "blobs.get": { subject: ["id"], writes: false, topics: ["blobs"] },
-  "blobs.delete": { subject: ["id"], writes: true, topics: ["blobs"] },
-  "blobs.list": { subject: [], list: true, writes: false, topics: ["blobs"] },
-  "imports.jamjet": { subject: [], bytes: true, writes: true, topics: ["executions", "events", "items", "workflows"] },
-  "imports.chunk": { subject: [], bytes: true, writes: true, topics: ["threads", "turns", "thread_items", "thread_events", "usage"] },
-  "tokens.create": { subject: [], writes: true, topics: [] },
-  "tokens.validate": { subject: ["token"], writes: true, topics: [] },
-  "tokens.revoke": { subject: ["id"], writes: true, topics: [] },
-  "tokens.list": { subject: [], list: true, writes: false, topics: [] },
-  "tenants.create": { subject: [], writes: true, topics: [] },
-  "tenants.get": { subject: ["id"], writes: false, topics: [] },
-  "tenants.list": { subject: [], list: true, writes: false, topics: [] },
-  "tenants.update": { subject: ["id"], writes: true, topics: [] },
-  "retention.get": { subject: [], writes: false, topics: [] },
-  "retention.set": { subject: [], writes: true, topics: [] },
-  "batch": { subject: [], array: "calls", writes: true, topics: [] },
-  "sweep": { subject: [], writes: true, topics: ["items", "workers", "executions", "events", "timers", "crons", "threads", "turns", "thread_items", "thread_events", "inbox"] },
-  "exportDatabase": { subject: [], writes: false, topics: [] },
-} as const satisfies Record<string, OperationShape>;
+/** In the order of their letters in the table. */
+export const topics: readonly Topic[] = ["executions", "events", "items", "workflows", "queues", "workers", "timers", "crons", "threads", "turns", "thread_items", "thread_events", "inbox", "usage", "blobs"];
+
+/** See operations.ts. */
+export const table = `executions create!A get?Aid list*A setStatus!ABCid recent?A count?A cancel!ABCid setState!ABid patchState!ABid appendToState!ABid continueAsNew!ABCid fork!Aid delete!ABCid materialize?ABid
+events append!ABCexecutionId appendMany!ABCexecutionId=events list*B latestSequence?BexecutionId
+snapshots latest?BexecutionId list*B
+approvals list*B resolve!ABC
+workflows put!D get?Did list*D
+queue enqueue!C enqueueMany!C=items claim!C renew!Cid+fence complete!CABid+fence fail!CABid+fence release!CABid+fence cancel!CABid get?Cid list*C attempts?Cid
+queues list*E configure!ECname pause!Ename resume!Ename hold!Ename stats?C
+deadLetters list*C redrive|Cid delete!Cid
+leases listExpired*C
+workers register!F heartbeat!F markDead!FCAB history*F list*F
+timers schedule!GAB cancel!Gid get?Gid list*G
+cron put!H get?Hname list*H delete!Hname trigger!HACname
+threads create!I get?Iid update!Iid list*I recent?I archive!Iid unarchive!Iid delete!IJKLMid fork!IJKid search?IK
+turns create!JI get?JNid update!JIKid list*JN listIncomplete*JN recover!JIK
+items create!KI put!KI get?Kid update!KIid delete!KIid list*K appendText!Kid readText?Kid
+threadEvents append!LthreadId list*L
+inbox admit!MthreadId get?Mid next?MthreadId steers?MthreadId promote!MJid promoteNext!MJIthreadId withdraw!Mid list*M
+usage record!NJ get?NresponseId list*N aggregate?N getPrices?N setPrices!N=prices reprice!NJ
+blobs put#O get?Oid delete!Oid list*O
+imports jamjet#ABCD chunk#IJKLN
+tokens create! validate!token revoke!id list*
+tenants create! get?id list* update!id
+retention get? set!
+ batch!=calls sweep!CFABGHIJKLM exportDatabase?`;
+
+/** The operations that change nothing. */
+export type ReadOperation =
+  | "executions.get"
+  | "executions.list"
+  | "executions.recent"
+  | "executions.count"
+  | "executions.materialize"
+  | "events.list"
+  | "events.latestSequence"
+  | "snapshots.latest"
+  | "snapshots.list"
+  | "approvals.list"
+  | "workflows.get"
+  | "workflows.list"
+  | "queue.get"
+  | "queue.list"
+  | "queue.attempts"
+  | "queues.list"
+  | "queues.stats"
+  | "deadLetters.list"
+  | "leases.listExpired"
+  | "workers.history"
+  | "workers.list"
+  | "timers.get"
+  | "timers.list"
+  | "cron.get"
+  | "cron.list"
+  | "threads.get"
+  | "threads.list"
+  | "threads.recent"
+  | "threads.search"
+  | "turns.get"
+  | "turns.list"
+  | "turns.listIncomplete"
+  | "items.get"
+  | "items.list"
+  | "items.readText"
+  | "threadEvents.list"
+  | "inbox.get"
+  | "inbox.next"
+  | "inbox.steers"
+  | "inbox.list"
+  | "usage.get"
+  | "usage.list"
+  | "usage.aggregate"
+  | "usage.getPrices"
+  | "blobs.get"
+  | "blobs.list"
+  | "tokens.list"
+  | "tenants.get"
+  | "tenants.list"
+  | "retention.get"
+  | "exportDatabase";
 
 export type AdmitPrompt = { threadId: Name, 
 /**

@@ -1,6 +1,6 @@
 // Files of other programs, streamed to the store chunk by chunk: a file of any size passes through in bounded memory.
-import { describe } from "./calls.js";
-import { invalid, isRunkeepError } from "./errors.js";
+import { checkFunction, checkMembers, misused, wrong } from "./calls.js";
+import { isRunkeepError } from "./errors.js";
 import type { ImportedChunk, ImportChunk, SessionFormat } from "./generated.js";
 
 /** A file and how to call it. */
@@ -56,56 +56,50 @@ const mostInFlight = 16;
 /** @internal */
 export function fileImports(send: Send): FileImports {
   const imports = (name: string, format: SessionFormat) => async (files: ImportFiles, options: ImportOptions = {}) => {
-    const { onProgress, signal } = readOptions(name, options);
+    const { signal } = readOptions(name, options);
     const found = filesIn(name, files, format === "zagens" ? /\.jsonl?$/i : /\.jsonl$/i);
-    const job = new Job(send, format, onProgress, signal);
-    return format === "zagens" ? await job.store(await zagensOrder(found)) : await job.sessions(found);
+    const importFile = importer(send, format, options);
+    const reports: FileReport[] = [];
+    if (format === "zagens") {
+      // Most files of a zagens store are small, and each transaction takes several. Files of a kind do not need each other.
+      for (const kind of await zagensOrder(found)) {
+        for (let at = 0; at < kind.length; at += mostInFlight) reports.push(...(await Promise.all(kind.slice(at, at + mostInFlight).map(importFile))));
+      }
+    } else {
+      for await (const file of found) reports.push(await importFile(file));
+    }
+    signal?.throwIfAborted();
+    return reports;
   };
   return { claudeCode: imports("claudeCode", "claude_code"), codex: imports("codex", "codex"), zagensJson: imports("zagensJson", "zagens") };
 }
 
-class Job {
-  readonly #send: Send;
-  readonly #format: SessionFormat;
-  readonly #onProgress: ImportOptions["onProgress"];
-  readonly #signal: AbortSignal | undefined;
-  #done = 0;
+/** Imports one file after the other, or several at a time. */
+function importer(send: Send, format: SessionFormat, { onProgress, signal }: ImportOptions): (file: NamedBlob) => Promise<FileReport> {
+  let files = 0;
 
-  constructor(send: Send, format: SessionFormat, onProgress: ImportOptions["onProgress"], signal: AbortSignal | undefined) {
-    this.#send = send;
-    this.#format = format;
-    this.#onProgress = onProgress;
-    this.#signal = signal;
-  }
-
-  async sessions(files: AsyncIterable<NamedBlob>): Promise<FileReport[]> {
-    const reports: FileReport[] = [];
-    for await (const file of files) reports.push(await this.#file(file));
-    this.#signal?.throwIfAborted();
-    return reports;
-  }
-
-  /** Files of a zagens store: most are small, and each transaction takes several. */
-  async store(files: NamedBlob[][]): Promise<FileReport[]> {
-    const reports: FileReport[] = [];
-    // Files of a kind do not need each other.
-    for (const kind of files) {
-      for (let at = 0; at < kind.length; at += mostInFlight) {
-        reports.push(...(await Promise.all(kind.slice(at, at + mostInFlight).map((file) => this.#file(file)))));
+  /** A chunk that is sent again adds nothing, so a call whose outcome is not known is repeated. */
+  async function sendChunk(bytes: Uint8Array, input: ImportChunk): Promise<ImportedChunk> {
+    for (let attempt = 1; ; attempt++) {
+      signal?.throwIfAborted();
+      try {
+        return await send(bytes, input, { signal });
+      } catch (error) {
+        const again = isRunkeepError(error, "timeout") || isRunkeepError(error, "busy");
+        if (!again || attempt === attempts) throw error;
       }
+      await new Promise((resolve) => setTimeout(resolve, 100 * attempt));
     }
-    this.#signal?.throwIfAborted();
-    return reports;
   }
 
-  async #file({ path, blob }: NamedBlob): Promise<FileReport> {
-    this.#signal?.throwIfAborted();
+  return async ({ path, blob }) => {
+    signal?.throwIfAborted();
     const report: FileReport = { path, imported: 0, skipped: 0, rejected: [], rejectedCount: 0, unknownTypes: {} };
     const reject = (line: number, reason: string) => {
       report.rejectedCount++;
       if (report.rejected.length < mostRejected) report.rejected.push({ line, reason });
     };
-    const chunks = chunksOf(blob, this.#format === "zagens", reject);
+    const chunks = chunksOf(blob, format === "zagens", reject);
     let state: ImportChunk["state"];
     let line = 1;
     // While the store works on one chunk, the next one is read.
@@ -121,29 +115,15 @@ class Job {
       }
       last = chunk.last;
       if (!last) (next = chunks.next()).catch(() => {});
-      const answer = await this.#sendChunk(chunk.bytes, { format: this.#format, line, last, ...(state !== undefined && { state }) });
+      const answer = await sendChunk(chunk.bytes, { format, line, last, ...(state !== undefined && { state }) });
       state = answer.state as ImportChunk["state"];
       line += chunk.lines;
       merge(report, answer);
-      if (last) this.#done++;
-      this.#onProgress?.({ path, bytes: chunk.read, totalBytes: blob.size, files: this.#done });
+      if (last) files++;
+      onProgress?.({ path, bytes: chunk.read, totalBytes: blob.size, files });
     }
     return report;
-  }
-
-  /** A chunk that is sent again adds nothing, so a call whose outcome is not known is repeated. */
-  async #sendChunk(bytes: Uint8Array, input: ImportChunk): Promise<ImportedChunk> {
-    for (let attempt = 1; ; attempt++) {
-      this.#signal?.throwIfAborted();
-      try {
-        return await this.#send(bytes, input, { signal: this.#signal });
-      } catch (error) {
-        const again = isRunkeepError(error, "timeout") || isRunkeepError(error, "busy");
-        if (!again || attempt === attempts) throw error;
-      }
-      await new Promise((resolve) => setTimeout(resolve, 100 * attempt));
-    }
-  }
+  };
 }
 
 function merge(report: FileReport, answer: ImportedChunk): void {
@@ -256,7 +236,7 @@ async function* filesIn(name: string, files: ImportFiles, wanted: RegExp): Async
     return;
   }
   const isList = typeof files === "object" && files !== null && (Symbol.iterator in files || Symbol.asyncIterator in files);
-  if (!isList) throw invalid(`imports.${name}: the first argument is a directory handle, or an iterable of files; got ${describe(files)}.`);
+  if (!isList) throw misused(`imports.${name}`, "the first argument is a directory handle, or an iterable of files", files);
   for await (const file of files as AsyncIterable<ImportFile>) yield* filesOf(name, file, "", wanted, true);
 }
 
@@ -279,7 +259,7 @@ async function* filesOf(name: string, file: unknown, folder: string, wanted: Reg
   } else {
     const { path, blob } = (file ?? {}) as Partial<NamedBlob>;
     if (typeof path !== "string" || !(blob instanceof Blob)) {
-      throw invalid(`imports.${name} takes files, {path, blob}, and handles of files and directories; got ${describe(file)}.`);
+      throw wrong(`imports.${name} takes files, {path, blob}, and handles of files and directories`, file);
     }
     yield { path, blob };
   }
@@ -319,10 +299,7 @@ function kindOf(head: Record<string, unknown> | undefined): number {
 }
 
 function readOptions(name: string, options: ImportOptions): ImportOptions {
-  if (typeof options !== "object" || options === null) throw invalid(`imports.${name}: the options are an object; got ${describe(options)}.`);
-  const unknown = Object.keys(options).find((key) => !["onProgress", "signal"].includes(key));
-  if (unknown !== undefined) throw invalid(`imports.${name}: unknown option ${JSON.stringify(unknown)}; there are onProgress, signal.`);
-  const { onProgress } = options;
-  if (onProgress !== undefined && typeof onProgress !== "function") throw invalid(`imports.${name}: onProgress is a function; got ${describe(onProgress)}.`);
+  checkMembers(`imports.${name}`, options, ["onProgress", "signal"]);
+  if (options.onProgress !== undefined) checkFunction(`imports.${name}`, "onProgress is a function", options.onProgress);
   return options;
 }

@@ -1,18 +1,17 @@
 // Queries that are run again when what they read has changed.
-import { describe, buildOperations, type Send } from "./calls.js";
+import { buildOperations, checkFunction, type Send } from "./calls.js";
 import { invalid, isRunkeepError } from "./errors.js";
-import { operations, type OperationShape, type StoreOperations, type Topic } from "./generated.js";
+import type { ReadOperation, StoreOperations, Topic } from "./generated.js";
+import { operations } from "./operations.js";
 import { guarded, type ChangedTopics, type Follow } from "./subscriptions.js";
 
-type Table = typeof operations;
-type ReadName = { [Name in keyof Table]: Table[Name] extends { readonly writes: false } ? Name : never }[keyof Table];
 type Reads<Namespace, Prefix extends string> = {
-  readonly [Method in keyof Namespace as `${Prefix}.${Method & string}` extends ReadName ? Method : never]: Namespace[Method];
+  readonly [Method in keyof Namespace as `${Prefix}.${Method & string}` extends ReadOperation ? Method : never]: Namespace[Method];
 };
 
 /** The operations that only read, for `live`. */
 export type LiveOperations<Api = StoreOperations> = {
-  readonly [Name in keyof Api as ReadName extends infer Read ? (Read extends `${Name & string}.${string}` ? Name : never) : never]: Reads<Api[Name], Name & string>;
+  readonly [Name in keyof Api as ReadOperation extends infer Read ? (Read extends `${Name & string}.${string}` ? Name : never) : never]: Reads<Api[Name], Name & string>;
 };
 
 /** What a live query has found so far. The same object as long as nothing is new. */
@@ -50,7 +49,7 @@ export class Live<Result> implements LiveQuery<Result> {
   #retryTimer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(query: (store: LiveOperations) => PromiseLike<Result> | Result, send: Send, follow: Follow, include?: (operation: string) => boolean) {
-    if (typeof query !== "function") throw invalid(`live: the argument is a function of the store; got ${describe(query)}.`);
+    checkFunction("live", "the argument is a function of the store", query);
     const record: Send = async (operation, writes, args, options, bytes) => {
       if (writes) throw invalid(`live: a live query only reads; ${operation} may change something.`);
       note(this.#interest, operation, args);
@@ -64,7 +63,7 @@ export class Live<Result> implements LiveQuery<Result> {
   getSnapshot = (): LiveSnapshot<Result> => this.#snapshot;
 
   subscribe = (listener: () => void): (() => void) => {
-    if (typeof listener !== "function") throw invalid(`live: subscribe takes a function; got ${describe(listener)}.`);
+    checkFunction("live", "subscribe takes a function", listener);
     const entry = { listener };
     this.#listeners.add(entry);
     if (this.#listeners.size === 1) this.#start();
@@ -142,24 +141,17 @@ export class Live<Result> implements LiveQuery<Result> {
 }
 
 /** Which argument holds what the ids of a topic's changes are. */
-const idArguments: Partial<Record<Topic, string>> = {
-  executions: "executionId",
-  events: "executionId",
-  timers: "executionId",
-  items: "queue",
-  queues: "queue",
-  threads: "threadId",
-  turns: "threadId",
-  thread_items: "threadId",
-  thread_events: "threadId",
-  inbox: "threadId",
-};
+const idArguments: [name: string, topics: Topic[]][] = [
+  ["executionId", ["executions", "events", "timers"]],
+  ["queue", ["items", "queues"]],
+  ["threadId", ["threads", "turns", "thread_items", "thread_events", "inbox"]],
+];
 const subjects: Record<string, string> = { "executions.get": "executionId", "executions.materialize": "executionId", "threads.get": "threadId" };
 
 function note(interest: Interest, operation: string, args: Record<string, unknown>): void {
-  const { topics } = (operations as Record<string, OperationShape>)[operation]!;
+  const { topics } = operations[operation]!;
   for (const topic of topics) {
-    const name = idArguments[topic];
+    const [name] = idArguments.find(([, topics]) => topics.includes(topic)) ?? [];
     const id = name !== undefined && (name === subjects[operation] ? args.id : args[name]);
     add(interest, topic, typeof id === "string" ? [id] : null);
   }

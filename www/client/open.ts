@@ -4,16 +4,19 @@ import type { BootOptions, HostInfo, Transport } from "../host/protocol.js";
 import {
   batchOperations,
   buildOperations,
+  checkFunction,
   checkMembers,
   describe,
   isDuration,
+  misused,
+  wrong,
   type BatchCall,
   type BatchOperations,
   type BatchResults,
   type CallOptions,
   type Send,
 } from "./calls.js";
-import { Connection, type Connect } from "./connection.js";
+import { Connection, estimateRoom, type Connect } from "./connection.js";
 import { encode } from "./encode.js";
 import { invalid, RunkeepError } from "./errors.js";
 import type { StoreOperations } from "./generated.js";
@@ -142,7 +145,7 @@ function readOptions(options: OpenOptions): Settings {
   const { name = "default", storage = "auto", durability = "relaxed", sweep = {}, timeoutMs, bootTimeoutMs, workerUrl, wasmUrl } = options;
   checkName(name);
   checkStorage(storage);
-  if (durability !== "relaxed" && durability !== "strict") throw invalid(`durability must be "relaxed" or "strict"; got ${describe(durability)}.`);
+  if (durability !== "relaxed" && durability !== "strict") throw wrong('durability must be "relaxed" or "strict"', durability);
   if (sweep !== false) checkMembers("openStore: sweep", sweep, ["intervalMs"]);
   return {
     name,
@@ -160,17 +163,17 @@ function readOptions(options: OpenOptions): Settings {
 export function checkName(name: unknown): void {
   const bytes = typeof name === "string" ? new TextEncoder().encode(name).length : 0;
   if (bytes < 1 || bytes > 256 || /[\u0000-\u001f\u007f-\u009f]/.test(name as string)) {
-    throw invalid(`name must be a string of 1 to 256 bytes without control characters; got ${describe(name)}.`);
+    throw wrong("name must be a string of 1 to 256 bytes without control characters", name);
   }
 }
 
 /** @internal */
 export function checkStorage(storage: unknown): void {
-  if (!["auto", "opfs", "memory"].includes(storage as string)) throw invalid(`storage must be "auto", "opfs" or "memory"; got ${describe(storage)}.`);
+  if (!["auto", "opfs", "memory"].includes(storage as string)) throw wrong('storage must be "auto", "opfs" or "memory"', storage);
 }
 
 function duration(option: string, value: unknown, byDefault: number): number {
-  if (value !== undefined && !isDuration(value)) throw invalid(`${option} must be a number of milliseconds, at least 0; got ${describe(value)}.`);
+  if (value !== undefined && !isDuration(value)) throw wrong(`${option} must be a number of milliseconds, at least 0`, value);
   return value || byDefault;
 }
 
@@ -181,7 +184,7 @@ function absoluteUrl(option: string, value: unknown): string | undefined {
   } catch {
     // Said below.
   }
-  throw invalid(`${option} must be a URL; got ${describe(value)}.`);
+  throw wrong(`${option} must be a URL`, value);
 }
 
 /** @internal */
@@ -227,7 +230,7 @@ export async function openWith(settings: Settings): Promise<Store> {
       imports: { ...operations.imports, ...fileImports(operations.imports.chunk) },
       async batch(build: (tx: BatchOperations) => readonly BatchCall<unknown>[], options: CallOptions = {}) {
         const calls = build(batchOperations);
-        if (!Array.isArray(calls)) throw invalid(`batch: the function answers an array of calls of tx; got ${describe(calls)}.`);
+        if (!Array.isArray(calls)) throw misused("batch", "the function answers an array of calls of tx", calls);
         const owned = calls.map((call) => ({ ...call, arguments: withOwner(call.operation, call.arguments, clientId) }));
         return await send("batch", true, { calls: owned }, options);
       },
@@ -250,7 +253,7 @@ export async function openWith(settings: Settings): Promise<Store> {
     on<Name extends keyof StoreEvents>(event: Name, listener: (detail: StoreEvents[Name]) => void): Unsubscribe {
       if (closing) throw closed(name);
       if (!storeEvents.includes(event)) throw invalid(`on: there is no event ${describe(event)}; there are ${storeEvents.join(", ")}.`);
-      if (typeof listener !== "function") throw invalid(`on: the second argument is a function; got ${describe(listener)}.`);
+      checkFunction("on", "the second argument is a function", listener);
       const ignore = connection.on(event, listener);
       const stop = () => ignore();
       ends.add(stop);
@@ -264,8 +267,8 @@ export async function openWith(settings: Settings): Promise<Store> {
       // A transport of one's own may tell nothing about itself.
       const info = { name, ...connection.info, clientId } as StoreInfo;
       if (info.storage !== "opfs") return info;
-      const [{ usage, quota }, persisted] = await Promise.all([navigator.storage.estimate(), navigator.storage.persisted()]);
-      return { ...info, persisted, ...(usage !== undefined && { usage }), ...(quota !== undefined && { quota }) };
+      const [room, persisted] = await Promise.all([estimateRoom(), navigator.storage.persisted()]);
+      return { ...info, persisted, ...room };
     },
     async persist() {
       if (closing) throw closed(name);

@@ -1,8 +1,8 @@
 // Who wants to hear of changes: one listener on the connection for all of a page's subscriptions of one store.
 import type { Change } from "../host/protocol.js";
-import { checkMembers, describe } from "./calls.js";
+import { checkFunction, checkMembers, describe } from "./calls.js";
 import { invalid, type RunkeepError } from "./errors.js";
-import { operations, type Topic } from "./generated.js";
+import { topics as allTopics, type Topic } from "./generated.js";
 
 /** Per topic that changed: the ids of what changed, or null where it may be anything. */
 export type ChangedTopics = Readonly<Partial<Record<Topic, readonly string[] | null>>>;
@@ -83,14 +83,14 @@ export class Subscriptions {
   }
 }
 
-const knownTopics = [...new Set(Object.values(operations).flatMap(({ topics }): readonly Topic[] => topics))].sort();
+const knownTopics = [...allTopics].sort();
 
 type OnChange = (change: StoreChange) => void;
 
 /** `store.subscribe`, for one tenant. */
 export function subscribe(follow: Follow, given: [ChangeFilter | undefined, OnChange] | [OnChange]): Unsubscribe {
-  const callback = given.at(-1);
-  if (typeof callback !== "function") throw invalid(`subscribe: the last argument is a function; got ${describe(callback)}.`);
+  const callback = given.at(-1) as OnChange;
+  checkFunction("subscribe", "the last argument is a function", callback);
   const filter = (given.length > 1 && (given[0] as ChangeFilter | undefined)) || {};
   checkMembers("subscribe", filter, ["topics", "ids"]);
   const { topics: asked, ids } = filter;

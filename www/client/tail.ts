@@ -1,5 +1,5 @@
 // What is there, then what comes: iterables over the logs and over the text of an item.
-import { checkMembers, damaged, isAbortSignal, misused, type Send } from "./calls.js";
+import { checkMembers, checkSignal, damaged, misused, type Send } from "./calls.js";
 import type { Page, StoreOperations, Topic } from "./generated.js";
 import type { Follow } from "./subscriptions.js";
 
@@ -49,6 +49,7 @@ interface Piece<Value, Position> {
 }
 
 interface Source<Value, Position> {
+  signal: AbortSignal | undefined;
   topic: Topic;
   /** Only changes of this id matter, where it is known. */
   id?: string | undefined;
@@ -60,7 +61,7 @@ interface Source<Value, Position> {
 export function buildTails(send: Send, follow: Follow): Tails {
   const rows = <Row extends { sequence: number }>(operation: string, topic: Topic, id: string, given: unknown[]) => {
     const name = operation.replace("list", "tail");
-    return new Tail<Row, { after?: unknown; cursor?: string }>(follow, () => {
+    return tail<Row, { after?: unknown; cursor?: string }>(follow, () => {
       const { args, signal } = readTail(name, given, [id, "after"]);
       const { after, ...which } = args;
       return {
@@ -83,7 +84,7 @@ export function buildTails(send: Send, follow: Follow): Tails {
     threadEvents: { tail: (...given) => rows("threadEvents.list", "thread_events", "threadId", given) as AsyncIterable<never> },
     items: {
       tail: (id, ...given) =>
-        new Tail<string, unknown>(follow, () => {
+        tail<string, unknown>(follow, () => {
           if (typeof id !== "string") throw misused("items.tail", "the first argument is id, a string", id);
           const { args, signal } = readTail("items.tail", given, ["after"]);
           return {
@@ -112,34 +113,13 @@ function readTail(name: string, given: unknown[], known: string[]): { args: Reco
     Object.assign(args, object);
   }
   const { signal, ...rest } = args;
-  if (signal !== undefined && !isAbortSignal(signal)) throw misused(name, "signal is an AbortSignal", signal);
+  checkSignal(name, signal);
   return { args: rest, signal };
 }
 
-class Tail<Value, Position> implements AsyncIterable<Value> {
-  readonly #follow: Follow;
-  readonly #source: () => Source<Value, Position> & { signal: AbortSignal | undefined };
-
-  constructor(follow: Follow, source: () => Source<Value, Position> & { signal: AbortSignal | undefined }) {
-    this.#follow = follow;
-    this.#source = source;
-  }
-
-  [Symbol.asyncIterator](): AsyncIterator<Value, undefined> {
-    const left = new AbortController();
-    const values = this.#values(left.signal);
-    return {
-      next: () => values.next(),
-      // A generator alone would not hear of it while it waits.
-      return: () => {
-        left.abort();
-        return values.return(undefined);
-      },
-    };
-  }
-
-  async *#values(left: AbortSignal): AsyncGenerator<Value, undefined> {
-    const { signal, topic, id, start, read } = this.#source();
+function tail<Value, Position>(follow: Follow, source: () => Source<Value, Position>): AsyncIterable<Value> {
+  async function* valuesUntil(left: AbortSignal): AsyncGenerator<Value, undefined> {
+    const { signal, topic, id, start, read } = source();
     signal?.throwIfAborted();
     const over = new AbortController();
     let wake = () => {};
@@ -147,10 +127,8 @@ class Tail<Value, Position> implements AsyncIterable<Value> {
       over.abort(reason);
       wake();
     };
-    const onAbort = () => end(signal!.reason);
-    const onLeave = () => end(undefined);
     let stale = false;
-    const unfollow = this.#follow({
+    const unfollow = follow({
       onTick({ topics }) {
         const which = topics === undefined ? null : topics[topic];
         if (which === undefined || (which !== null && id !== undefined && !which.includes(id))) return;
@@ -159,8 +137,10 @@ class Tail<Value, Position> implements AsyncIterable<Value> {
       },
       onEnd: end,
     });
-    signal?.addEventListener("abort", onAbort);
-    left.addEventListener("abort", onLeave);
+    // With the end, nothing is listened to any more.
+    const untilEnd = { signal: over.signal };
+    signal?.addEventListener("abort", () => end(signal.reason), untilEnd);
+    left.addEventListener("abort", () => end(undefined), untilEnd);
     try {
       for (let position = start; ; ) {
         // The first tick says that from now on no change is missed.
@@ -182,8 +162,22 @@ class Tail<Value, Position> implements AsyncIterable<Value> {
       throw error;
     } finally {
       unfollow();
-      signal?.removeEventListener("abort", onAbort);
-      left.removeEventListener("abort", onLeave);
+      over.abort();
     }
   }
+
+  return {
+    [Symbol.asyncIterator]() {
+      const left = new AbortController();
+      const values = valuesUntil(left.signal);
+      return {
+        next: () => values.next(),
+        // A generator alone would not hear of it while it waits.
+        return: () => {
+          left.abort();
+          return values.return(undefined);
+        },
+      };
+    },
+  };
 }

@@ -1,7 +1,6 @@
 // For the tests of programs that use runkeep: a clock by hand, a store of one's own.
 import type { Transport } from "../host/protocol.js";
-import { checkMembers, describe } from "./calls.js";
-import { invalid } from "./errors.js";
+import { checkMembers, wrong } from "./calls.js";
 import { checkName, checkStorage, openWith, type Store } from "./open.js";
 
 export type { Answer, Calls, Change, HostInfo, Transport, Wait } from "../host/protocol.js";
@@ -25,7 +24,7 @@ export function manualClock(startMs: number = Date.UTC(2026, 0, 1)): ManualClock
 }
 
 function wholeMs(name: string, value: unknown): number {
-  if (!Number.isSafeInteger(value)) throw invalid(`${name} must be a whole number of milliseconds; got ${describe(value)}.`);
+  if (!Number.isSafeInteger(value)) throw wrong(`${name} must be a whole number of milliseconds`, value);
   return value as number;
 }
 
@@ -48,7 +47,7 @@ export async function openTestStore(options: TestStoreOptions = {}): Promise<Sto
   checkName(name);
   checkStorage(storage);
   if (clock !== undefined && typeof clock?.now !== "function") {
-    throw invalid(`clock must be a clock with now(), as of manualClock(); got ${describe(clock)}.`);
+    throw wrong("clock must be a clock with now(), as of manualClock()", clock);
   }
   return openWith({ name, storage, durability: "relaxed", sweepMs: false, timeoutMs: 30_000, bootTimeoutMs: 30_000, transport, clock });
 }

@@ -1,5 +1,5 @@
 // From nothing to an open engine. What goes wrong is thrown as `ErrorData`, as the engine itself does.
-import init, { Engine } from "../../target/wasm/runkeep.js";
+import { Engine, initSync } from "../../target/wasm/runkeep.js";
 import type { BootOptions, ErrorData, HostInfo } from "./protocol.js";
 
 let loading: Promise<unknown> | undefined;
@@ -8,7 +8,7 @@ let loading: Promise<unknown> | undefined;
 export function loadWasm(wasmUrl?: string): Promise<unknown> {
   const url = wasmUrl === undefined ? new URL("./runkeep.wasm", import.meta.url) : new URL(wasmUrl);
   loading ??= compile(url)
-    .then((module) => init({ module_or_path: module }))
+    .then((module) => initSync({ module }))
     .catch((error) => {
       loading = undefined;
       throw error;

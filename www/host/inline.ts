@@ -5,7 +5,8 @@ import { Host } from "./host.js";
 import type { BootOptions, Transport } from "./protocol.js";
 
 // Taken before anybody replaces it with a fake clock, under which the store would stand still.
-const schedule: (task: () => void) => void = globalThis.setImmediate ?? ((task) => setTimeout(task, 0));
+const { setImmediate } = globalThis as { setImmediate?: (task: () => void) => void };
+const schedule = setImmediate ?? ((task: () => void) => void setTimeout(task, 0));
 
 export async function startInline(options: BootOptions): Promise<Transport> {
   if (options.storage === "opfs") {

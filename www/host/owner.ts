@@ -110,9 +110,8 @@ export class Owner {
     const { version } = this.#info;
     if (hello.version !== version) {
       const older = isOlder(hello.version, version);
-      const message = older
-        ? `This page runs runkeep ${hello.version}, and the store is held by ${version}: reload the page.`
-        : `The store is held by a page that runs runkeep ${version}, and this one runs ${hello.version}: reload the other page, or close it.`;
+      const advice = older ? "reload the page" : "reload the other page, or close it";
+      const message = `This page runs runkeep ${hello.version}, and the store is held by ${version}: ${advice}.`;
       link.post({ type: "refused", error: { code: "unsupported", message, details: { client: hello.version, owner: version }, retryable: false } });
       if (!older) this.#giveWay(hello.version);
       return undefined;
@@ -127,7 +126,7 @@ export class Owner {
 
   /** A newer version is there: its worker is the next in line. */
   #giveWay(version: string): void {
-    const message = `Another page runs runkeep ${version}, which is newer than ${this.#info.version} of this one: reload this page.`;
+    const message = `This page runs runkeep ${this.#info.version}, and another page runs ${version}, which is newer: reload this page.`;
     for (const { link } of this.#clients.values()) link.post({ type: "versionchange", message });
     this.#onHandOver("");
   }

@@ -1,5 +1,5 @@
 // The worker of one store in one page: it stands by until nobody else has the store open, opens it then, and serves it to all of the origin. As a
-// shared worker, the same script hands ports from page to page.
+// shared worker, the same script hands ports from page to page. Elsewhere it does nothing by itself, and is imported for its parts.
 import { isErrorData, loadWasm, openEngine, toErrorData, unavailable } from "./boot.js";
 import { Host } from "./host.js";
 import { Owner, type Link } from "./owner.js";
@@ -21,6 +21,11 @@ import {
   type ToWorker,
 } from "./protocol.js";
 
+// For the host outside browsers, inline.ts.
+export { loadWasm, openEngine, unavailable } from "./boot.js";
+export { ChangeFeed } from "./changes.js";
+export { Host } from "./host.js";
+
 const longestHandleWaitMs = 10_000;
 /** How long the worker that shall take the store over may take to take its lock. */
 const takeOverMs = 300;
@@ -28,8 +33,12 @@ const takeOverMs = 300;
 const lookMs = 2_000;
 const forgetMs = 10 * 60_000;
 
-if ("SharedWorkerGlobalScope" in globalThis) broker();
-else stand();
+// It may be a worker of somebody else's program that has imported this script, whose messages are its own.
+if ("SharedWorkerGlobalScope" in globalThis) {
+  if (self.name === "runkeep") broker();
+} else if ("DedicatedWorkerGlobalScope" in globalThis) {
+  stand();
+}
 
 /** Pages cannot hand ports to each other's workers by themselves. */
 function broker(): void {
@@ -52,7 +61,8 @@ function broker(): void {
 }
 
 function stand(): void {
-  let id: string;
+  /** Empty until it is told to boot. */
+  let id = "";
   let options: BootOptions;
   let channel: BroadcastChannel | undefined;
   /** The newest epoch that was heard of. */
@@ -66,7 +76,8 @@ function stand(): void {
 
   const announce = () => owning && !isLost && channel?.postMessage({ type: "owner", owner: id, epoch } satisfies Broadcast);
 
-  self.onmessage = ({ data, ports: [port] }: MessageEvent<ToWorker | ToOwner>) => {
+  self.addEventListener("message", ({ data, ports: [port] }: MessageEvent<ToWorker | ToOwner>) => {
+    if (id === "" && !(data?.type === "boot" && data.id)) return;
     switch (data.type) {
       case "boot":
         ({ id, options } = data);
@@ -85,7 +96,7 @@ function stand(): void {
       default:
         owning?.receive(data);
     }
-  };
+  });
 
   async function boot(): Promise<void> {
     const { name, wasmUrl } = options;
