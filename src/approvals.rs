@@ -193,7 +193,7 @@ fn by_key(tx: &Tx<'_>, key: i64) -> Result<Approval> {
         "SELECT execution, approval_id, node_id, status, requested, decided FROM approvals WHERE key = ?1",
         [key],
         |row| {
-            let columns = Columns::with_id(row, "approvals", 1)?;
+            let columns = Columns::with_id(row, "approvals", 1);
             let approval: (String, String, ApprovalStatus) = (columns.get(1)?, columns.get(2)?, columns.get(3)?);
             Ok((row.get::<_, i64>(0)?, approval, columns.get::<i64>(4)?, columns.get::<Option<i64>>(5)?))
         },

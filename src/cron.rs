@@ -114,7 +114,7 @@ macro_rules! select {
 }
 
 fn read(row: &Row<'_>) -> Result<CronSchedule> {
-    let columns = Columns::with_id(row, "crons", 1)?;
+    let columns = Columns::with_id(row, "crons", 1);
     Ok(CronSchedule {
         name: columns.get(1)?,
         expression: columns.get(2)?,

@@ -1,5 +1,6 @@
 //! The store: opening, migrating, transactions.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -780,22 +781,34 @@ impl Tx<'_> {
 pub(crate) struct Columns<'r, 'q> {
     row: &'r Row<'q>,
     table: &'static str,
-    id: String,
+    id: RowId<'r>,
+}
+
+/// What an error names a row by.
+enum RowId<'r> {
+    Known(Cow<'r, str>),
+    /// The text in this column.
+    InColumn(usize),
 }
 
 impl<'r, 'q> Columns<'r, 'q> {
-    pub(crate) fn new(row: &'r Row<'q>, table: &'static str, id: impl Into<String>) -> Self {
-        Self { row, table, id: id.into() }
+    pub(crate) fn new(row: &'r Row<'q>, table: &'static str, id: impl Into<Cow<'r, str>>) -> Self {
+        Self { row, table, id: RowId::Known(id.into()) }
     }
 
     /// With the text in column `at` as the row's id.
-    pub(crate) fn with_id(row: &'r Row<'q>, table: &'static str, at: usize) -> Result<Self> {
-        let id = row
-            .get_ref(at)?
-            .as_bytes()
-            .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
-            .unwrap_or_else(|_| "(no text)".to_owned());
-        Ok(Self { row, table, id })
+    pub(crate) fn with_id(row: &'r Row<'q>, table: &'static str, at: usize) -> Self {
+        Self { row, table, id: RowId::InColumn(at) }
+    }
+
+    fn id(&self) -> Cow<'_, str> {
+        match &self.id {
+            RowId::Known(id) => Cow::Borrowed(id),
+            RowId::InColumn(at) => match self.row.get_ref(*at).map(|value| value.as_bytes()) {
+                Ok(Ok(bytes)) => String::from_utf8_lossy(bytes),
+                _ => Cow::Borrowed("(no text)"),
+            },
+        }
     }
 
     pub(crate) fn get<T: FromSql>(&self, at: usize) -> Result<T> {
@@ -813,7 +826,7 @@ impl<'r, 'q> Columns<'r, 'q> {
             },
             other => other.to_string(),
         };
-        Error::corrupt(self.table, &self.id, format!("{column}: {reason}"))
+        Error::corrupt(self.table, &self.id(), format!("{column}: {reason}"))
     }
 
     /// A JSON column read as a Rust value.
@@ -822,7 +835,7 @@ impl<'r, 'q> Columns<'r, 'q> {
             .map(|document| {
                 document.read().map_err(|error| {
                     let column = self.row.as_ref().column_name(at).unwrap_or("?");
-                    Error::corrupt(self.table, &self.id, format!("{column}: {}", error.message()))
+                    Error::corrupt(self.table, &self.id(), format!("{column}: {}", error.message()))
                 })
             })
             .transpose()

@@ -91,7 +91,7 @@ macro_rules! select {
 }
 
 fn read(row: &Row<'_>) -> Result<Tenant> {
-    let columns = Columns::with_id(row, "tenants", 1)?;
+    let columns = Columns::with_id(row, "tenants", 1);
     Ok(Tenant {
         id: columns.get(1)?,
         name: columns.get(2)?,
@@ -220,9 +220,9 @@ pub(crate) fn is_active(tx: &Tx<'_>) -> Result<bool> {
     Ok(of(tx)?.status == TenantStatus::Active)
 }
 
-/// Refuses what a tenant that is not active must not create or claim.
-pub(crate) fn may_create(tx: &Tx<'_>) -> Result<()> {
-    active(tx).map(drop)
+/// Refuses what a tenant that is not active must not create or claim. Answers the tenant's id.
+pub(crate) fn may_create(tx: &Tx<'_>) -> Result<String> {
+    active(tx).map(|tenant| tenant.id)
 }
 
 fn active(tx: &Tx<'_>) -> Result<Tenant> {

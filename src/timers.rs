@@ -92,7 +92,7 @@ macro_rules! select {
 }
 
 fn read(row: &Row<'_>) -> Result<Timer> {
-    let columns = Columns::with_id(row, "timers", 1)?;
+    let columns = Columns::with_id(row, "timers", 1);
     let id: String = columns.get(1)?;
     let execution_id: Option<String> = columns.get(2)?;
     Ok(Timer {

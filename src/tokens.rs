@@ -84,7 +84,7 @@ macro_rules! select {
 }
 
 fn read(row: &Row<'_>) -> Result<TokenInfo> {
-    let columns = Columns::with_id(row, "tokens", 1)?;
+    let columns = Columns::with_id(row, "tokens", 1);
     Ok(TokenInfo {
         id: columns.get(1)?,
         tenant_id: columns.get(2)?,

@@ -175,7 +175,7 @@ macro_rules! select {
 }
 
 fn read(row: &Row<'_>) -> Result<Worker> {
-    let columns = Columns::with_id(row, "workers", 1)?;
+    let columns = Columns::with_id(row, "workers", 1);
     Ok(Worker {
         worker_id: columns.get(1)?,
         namespace: columns.get(2)?,
@@ -385,7 +385,7 @@ pub(crate) fn history(tx: &Tx<'_>, filter: ListHistory) -> Result<Page<HistoryEn
             page.skip(number);
             return Ok(true);
         }
-        let columns = Columns::with_id(row, "worker_history", 1)?;
+        let columns = Columns::with_id(row, "worker_history", 1);
         let entry = || {
             Ok(HistoryEntry {
                 worker_id: columns.get(1)?,

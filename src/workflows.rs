@@ -57,7 +57,7 @@ macro_rules! select {
 }
 
 fn read(row: &Row<'_>) -> Result<Workflow> {
-    let columns = Columns::with_id(row, "workflows", 1)?;
+    let columns = Columns::with_id(row, "workflows", 1);
     Ok(Workflow {
         id: columns.get(1)?,
         version: columns.get(2)?,

@@ -38,6 +38,39 @@ fn delays(backoff: Value, failures: usize) -> Vec<i64> {
 }
 
 #[test]
+fn what_enqueueing_answers_is_what_is_read_from_then_on() {
+    let (store, _clock) = in_memory();
+    call(&store, "executions.create", json!({ "workflowId": "w", "id": "run" }));
+    call(&store, "queues.configure", json!({ "name": "q", "maxAttempts": 7, "keyConcurrency": 1 }));
+    let options = [
+        json!({}),
+        json!({ "payload": { "n": 1.50, "text": "\u{1F600} \n" } }),
+        json!({ "payload": "x".repeat(5000) }),
+        json!({ "id": "mine", "executionId": "run", "nodeId": "n", "priority": -3, "requires": ["b", "a", "b"], "maxAttempts": 2 }),
+        json!({ "runAt": START + 60_000, "backoff": { "kind": "linear", "baseMs": 5, "jitter": 0.5 } }),
+        json!({ "delayMs": 0, "idempotencyKey": "once", "uniqueFor": "ever", "concurrencyKey": "key" }),
+        json!({ "delayMs": 10, "concurrencyKey": "key" }),
+        json!({ "concurrencyKey": "key" }),
+    ];
+    for more in options {
+        let mut answered = enqueue(&store, more.clone());
+        assert_eq!(answered.as_object_mut().unwrap().remove("created"), Some(json!(true)), "{more}");
+        assert_eq!(answered, item(&store, &answered["id"]), "{more}");
+        let many = call(
+            &store,
+            "queue.enqueueMany",
+            json!({ "items": [with(&json!({ "queue": "other" }), with(&more, json!({ "id": null })))] }),
+        );
+        assert_eq!(many[0]["created"], true, "{more}");
+        assert_eq!(
+            with(&many[0], json!({ "created": null })),
+            with(&item(&store, &many[0]["id"]), json!({ "created": null })),
+            "{more}"
+        );
+    }
+}
+
+#[test]
 fn the_delay_before_the_next_attempt_grows_as_asked() {
     const HOUR: i64 = 3_600_000;
     assert_eq!(delays(Value::Null, 8), [2000, 4000, 8000, 16_000, 32_000, 64_000, 64_000, 64_000], "the default");

@@ -112,7 +112,7 @@ macro_rules! select {
 }
 
 fn read(row: &Row<'_>, execution_id: &str) -> Result<Event> {
-    let columns = Columns::with_id(row, "events", 1)?;
+    let columns = Columns::with_id(row, "events", 1);
     Ok(Event {
         sequence: columns.get(0)?,
         id: columns.get(1)?,

@@ -307,7 +307,7 @@ macro_rules! select {
 }
 
 fn read(row: &Row<'_>) -> Result<Execution> {
-    let columns = Columns::with_id(row, "executions", 1)?;
+    let columns = Columns::with_id(row, "executions", 1);
     if columns.get::<Option<i64>>(20)?.is_none() {
         return Err(Error::corrupt("executions", &columns.get::<String>(1)?, "its row in execution_documents is missing"));
     }
@@ -504,7 +504,7 @@ pub(crate) fn count(tx: &Tx<'_>, arguments: CountExecutions) -> Result<Execution
     let mut counts = ExecutionCounts { total: 0, by_status: None };
     let mut by_status = BTreeMap::new();
     tx.walk("SELECT status, count FROM execution_counts WHERE tenant = ?1 AND count > 0", [tx.tenant], |row| {
-        let columns = Columns::with_id(row, "execution_counts", 0)?;
+        let columns = Columns::with_id(row, "execution_counts", 0);
         let (status, count): (ExecutionStatus, i64) = (columns.get(0)?, columns.get(1)?);
         counts.total += count;
         by_status.insert(status.as_str().to_owned(), count);

@@ -61,7 +61,7 @@ impl Head {
     }
 
     fn read(row: &Row<'_>) -> Result<Self> {
-        let columns = Columns::with_id(row, "executions", 1)?;
+        let columns = Columns::with_id(row, "executions", 1);
         Ok(Self {
             key: columns.get(0)?,
             id: columns.get(1)?,

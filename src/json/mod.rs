@@ -289,6 +289,9 @@ fn depth(text: &str) -> usize {
 /// Replaces `\uD800`…`\uDFFF` escapes that are not a pair by `\ufffd`: half an emoji of a stream that was cut must not keep the
 /// rest of the text from being stored.
 pub(crate) fn replace_lone_surrogates(text: &str) -> Cow<'_, str> {
+    if !text.contains('\\') {
+        return Cow::Borrowed(text);
+    }
     let bytes = text.as_bytes();
     let mut out: Option<Vec<u8>> = None;
     let mut at = 0;

@@ -80,7 +80,7 @@ fn lease(tx: &Tx<'_>, key: i64) -> Result<ExpiredLease> {
          FROM items i JOIN queues q ON q.key = i.queue LEFT JOIN executions e ON e.key = i.execution WHERE i.key = ?1",
         [key],
         |row| {
-            let columns = Columns::with_id(row, "items", 0)?;
+            let columns = Columns::with_id(row, "items", 0);
             Ok(ExpiredLease {
                 id: columns.get(0)?,
                 execution_id: columns.get(1)?,

@@ -126,7 +126,7 @@ impl Settings {
     }
 
     pub(super) fn read(row: &rusqlite::Row<'_>) -> Result<Self> {
-        let columns = Columns::with_id(row, "queues", 1)?;
+        let columns = Columns::with_id(row, "queues", 1);
         Ok(Self {
             key: columns.get(0)?,
             name: columns.get(1)?,

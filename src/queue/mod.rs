@@ -263,7 +263,7 @@ macro_rules! select {
 use select as select_item;
 
 fn read(row: &Row<'_>) -> Result<WorkItem> {
-    let columns = Columns::with_id(row, "items", 1)?;
+    let columns = Columns::with_id(row, "items", 1);
     Ok(WorkItem {
         id: columns.get(1)?,
         tenant_id: columns.get(2)?,
@@ -347,7 +347,7 @@ impl Held {
     }
 
     fn read(row: &Row<'_>) -> Result<Self> {
-        let columns = Columns::with_id(row, "items", 1)?;
+        let columns = Columns::with_id(row, "items", 1);
         Ok(Self {
             key: columns.get(0)?,
             id: columns.get(1)?,
@@ -556,7 +556,7 @@ fn stats_of_execution(tx: &Tx<'_>, id: &str, queue: Option<i64>, stats: &mut Que
     tx.walk("SELECT status, queue, run_at, id FROM items WHERE execution = ?1", [head.key], |row| {
         let in_queue: i64 = row.get(1)?;
         if queue.is_none_or(|queue| queue == in_queue) {
-            let status: ItemStatus = Columns::with_id(row, "items", 3)?.get(0)?;
+            let status: ItemStatus = Columns::with_id(row, "items", 3).get(0)?;
             stats.counts.add(status);
             if status == ItemStatus::Pending {
                 stats.oldest_pending_at = earlier(stats.oldest_pending_at, Some(row.get(2)?));
@@ -630,7 +630,7 @@ pub(crate) fn prune(tx: &Tx<'_>, cutoffs: Cutoffs, after: i64, limit: i64) -> Re
         "SELECT key, queue, status, finished_at, id FROM items WHERE key BETWEEN ?1 AND ?2 ORDER BY key LIMIT ?3",
         (first.max(after.saturating_add(1)), last, limit),
         |row| {
-            let columns = Columns::with_id(row, "items", 4)?;
+            let columns = Columns::with_id(row, "items", 4);
             Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, columns.get::<ItemStatus>(2)?, columns.get::<Option<i64>>(3)?))
         },
     )?;

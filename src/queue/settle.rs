@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::claim::DEFAULT_LEASE_MS;
-use super::enqueue::{EnqueueItem, insert};
+use super::enqueue::{EnqueueItem, Inserted, insert};
 use super::limits::changed;
 use super::reclaim::{Ended, Ending, end_delivery};
 use super::{AttemptOutcome, Held, ItemStatus, LONGEST_DELAY_MS, LONGEST_LEASE_MS, check_ms, shift, touch};
@@ -247,9 +247,13 @@ pub(crate) fn complete(tx: &Tx<'_>, arguments: CompleteItem) -> Result<Completed
             dropped = true;
             continue;
         }
-        let (key, created) = insert(tx, &format!("enqueue[{index}]."), next).map_err(|error| error.with("index", index))?;
-        let id = tx.row("SELECT id FROM items WHERE key = ?1", [key], |row| Ok(row.get::<_, String>(0)?))?;
-        enqueued.push(EnqueuedItem { id: id.unwrap_or_default(), created });
+        enqueued.push(match insert(tx, &format!("enqueue[{index}]."), next).map_err(|error| error.with("index", index))? {
+            Inserted::New(item) => EnqueuedItem { id: item.id, created: true },
+            Inserted::Known(key) => {
+                let id = tx.row("SELECT id FROM items WHERE key = ?1", [key], |row| Ok(row.get::<_, String>(0)?))?;
+                EnqueuedItem { id: id.unwrap_or_default(), created: false }
+            }
+        });
     }
     let completed = Completed {
         status: ItemStatus::Completed,

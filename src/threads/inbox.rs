@@ -141,7 +141,7 @@ macro_rules! select {
 }
 
 fn read(row: &Row<'_>) -> Result<Prompt> {
-    let columns = Columns::with_id(row, "inbox", 1)?;
+    let columns = Columns::with_id(row, "inbox", 1);
     let id: String = columns.get(1)?;
     let thread_id: Option<String> = columns.get(2)?;
     Ok(Prompt {

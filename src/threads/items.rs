@@ -197,7 +197,7 @@ impl Head {
     }
 
     fn read(row: &Row<'_>) -> Result<Self> {
-        let columns = Columns::with_id(row, "thread_items", 1)?;
+        let columns = Columns::with_id(row, "thread_items", 1);
         Ok(Self { key: columns.get(0)?, id: columns.get(1)?, thread: columns.get(2)?, status: columns.get(3)? })
     }
 }
@@ -221,7 +221,7 @@ pub(super) fn without_contents(id: &str) -> Error {
 }
 
 fn read(tx: &Tx<'_>, row: &Row<'_>) -> Result<ThreadItem> {
-    let columns = Columns::with_id(row, "thread_items", 1)?;
+    let columns = Columns::with_id(row, "thread_items", 1);
     let id: String = columns.get(1)?;
     let thread_id: Option<String> = columns.get(2)?;
     let turn_id: Option<String> = columns.get(3)?;
@@ -560,7 +560,7 @@ pub(crate) fn delete(tx: &Tx<'_>, arguments: ThreadItemId) -> Result<()> {
     tx.execute_one("DELETE FROM thread_items WHERE key = ?1", [item.key])?;
     let last: Option<String> =
         tx.row("SELECT id FROM thread_items WHERE thread = ?1 ORDER BY position DESC LIMIT 1", [item.thread], |row| {
-            Columns::with_id(row, "thread_items", 0)?.get(0)
+            Columns::with_id(row, "thread_items", 0).get(0)
         })?;
     super::Head::get(tx, &thread.parse()?)?.set_end(tx, last.as_deref())
 }

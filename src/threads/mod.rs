@@ -145,7 +145,7 @@ macro_rules! update {
 }
 
 fn read(row: &Row<'_>) -> Result<Thread> {
-    let columns = Columns::with_id(row, "threads", 1)?;
+    let columns = Columns::with_id(row, "threads", 1);
     if columns.get::<Option<i64>>(17)?.is_none() {
         return Err(Error::corrupt("threads", &columns.get::<String>(1)?, "its row in thread_documents is missing"));
     }

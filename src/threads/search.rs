@@ -176,7 +176,7 @@ pub(crate) fn index_thread(tx: &Tx<'_>, thread: i64) -> Result<()> {
 /// Brings the index up to an item that has ended, or that changed after it ended.
 pub(crate) fn index_item(tx: &Tx<'_>, item: i64) -> Result<()> {
     let row = tx.row(ITEM, [item], |row| {
-        let columns = Columns::with_id(row, "thread_items", 0)?;
+        let columns = Columns::with_id(row, "thread_items", 0);
         let text: Option<String> = columns.get(6)?;
         let data: Option<Json> = columns.get(7)?;
         let summary: String = columns.get(8)?;
@@ -605,7 +605,7 @@ fn hit(
         return Ok(None);
     }
     let read = |row: &Row<'_>| {
-        let columns = Columns::with_id(row, "thread_items", 0)?;
+        let columns = Columns::with_id(row, "thread_items", 0);
         let kind: ItemKind = columns.get(2)?;
         let text: Option<String> = columns.get(6)?;
         let data: Option<Json> = columns.get(7)?;
@@ -627,7 +627,7 @@ fn found_thread<'t>(tx: &Tx<'_>, key: i64, threads: &'t mut Vec<(i64, FoundThrea
         return Ok(Some(&threads[at].1));
     }
     let thread = tx.row("SELECT id, title, archived, created_at FROM threads WHERE key = ?1", [key], |row| {
-        let columns = Columns::with_id(row, "threads", 0)?;
+        let columns = Columns::with_id(row, "threads", 0);
         Ok(FoundThread { id: columns.get(0)?, title: columns.get(1)?, archived: columns.get(2)?, created_at: columns.get(3)? })
     })?;
     threads.extend(thread.map(|thread| (key, thread)));

@@ -170,7 +170,7 @@ macro_rules! select {
 }
 
 fn read(tx: &Tx<'_>, row: &Row<'_>) -> Result<Turn> {
-    let columns = Columns::with_id(row, "turns", 1)?;
+    let columns = Columns::with_id(row, "turns", 1);
     let id: String = columns.get(1)?;
     let thread_id: Option<String> = columns.get(2)?;
     Ok(Turn {
@@ -566,7 +566,7 @@ fn recover_step(tx: &Tx<'_>, live: &BTreeSet<&str>, after: i64) -> Result<(Recov
 }
 
 fn read_open(row: &Row<'_>) -> Result<Open> {
-    let columns = Columns::with_id(row, "turns", 1)?;
+    let columns = Columns::with_id(row, "turns", 1);
     let id: String = columns.get(1)?;
     let head = Head {
         key: columns.get(0)?,

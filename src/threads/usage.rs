@@ -192,7 +192,7 @@ macro_rules! select {
 }
 
 fn read(row: &Row<'_>) -> Result<UsageRecord> {
-    let columns = Columns::with_id(row, "usage_records", 1)?;
+    let columns = Columns::with_id(row, "usage_records", 1);
     Ok(UsageRecord {
         response_id: columns.get(1)?,
         turn_id: columns.get(2)?,
