@@ -10,10 +10,13 @@ const minute = 60_000;
 const dist = join(root, "dist");
 const wasmDir = join(targetDir, "wasm");
 
-// Rust's own library is compiled with the crate, for size and without the texts of panics, which nobody would see: a panic ends a worker in
-// either case. The options are not stable yet; the variable has the stable compiler take them. SHA-256 is compiled as a loop.
-const forSize = {
-  args: ["-Z", "build-std=std,panic_abort", "-Z", "build-std-features=optimize_for_size"],
+/**
+ * What cargo compiles for browsers, and how. Rust's own library is compiled with the crate, for size and without the texts of panics, which
+ * nobody would see: a panic ends a worker in either case. The options are not stable yet; the variable has the stable compiler take them.
+ * SHA-256 is compiled as a loop.
+ */
+export const forBrowsers = {
+  args: ["--lib", "--profile", "wasm", "--target", wasmTarget, "-Z", "build-std=std,panic_abort", "-Z", "build-std-features=optimize_for_size"],
   env: {
     RUSTC_BOOTSTRAP: "1",
     CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS: '-Zunstable-options -Cpanic=immediate-abort --cfg sha2_backend_soft="compact"',
@@ -32,9 +35,9 @@ export async function build({ jsOnly = false } = {}) {
 
 async function buildWasm() {
   await step("crate to wasm32", () =>
-    mustRun("cargo", ["build", "--profile", "wasm", "--lib", "--target", wasmTarget, ...forSize.args, ...(process.env.CI ? ["--locked"] : [])], {
+    mustRun("cargo", ["build", ...forBrowsers.args, ...(process.env.CI ? ["--locked"] : [])], {
       log: "build-crate",
-      env: forSize.env,
+      env: forBrowsers.env,
       deadlineMs: 30 * minute,
     }),
   );

@@ -1,7 +1,7 @@
 // `npm test`: sets up, builds, runs every suite (or those named) and ends with a line per suite and one with the sum.
 import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join, relative } from "node:path";
-import { build } from "./build.mjs";
+import { build, forBrowsers } from "./build.mjs";
 import { Failure, main, root, run, say, seconds, tail, targetDir } from "./run.mjs";
 import { findChromium, setup } from "./setup.mjs";
 
@@ -13,20 +13,16 @@ const tsc = [process.execPath, join("node_modules", "typescript", "bin", "tsc"),
 // Each answers `{passed, failed, skipped, problems: string[], notes: string[]}`. All native ones share the debug profile and the features, and clippy
 // for wasm32 the build's profile: SQLite is compiled once for each.
 const suites = {
-  fmt: { title: "rustfmt", run: () => check("fmt", [["cargo", "fmt", "--check", "--", "--color", "never"]], 5) },
+  fmt: { title: "rustfmt", run: () => check("fmt", 5, { command: ["cargo", "fmt", "--check", "--", "--color", "never"] }) },
   clippy: {
     title: "clippy",
     run: () =>
-      check(
-        "clippy",
-        [
-          ["cargo", "clippy", "--all-targets", ...cargoTests, "--", "-D", "warnings"],
-          ["cargo", "clippy", "--lib", "--profile", "wasm", "--target", "wasm32-unknown-unknown", ...ci, "--", "-D", "warnings"],
-        ],
-        20,
-      ),
+      check("clippy", 20, { command: ["cargo", "clippy", "--all-targets", ...cargoTests, "--", "-D", "warnings"] }, {
+        command: ["cargo", "clippy", ...forBrowsers.args, ...ci, "--", "-D", "warnings"],
+        env: forBrowsers.env,
+      }),
   },
-  types: { title: "types", needsBuild: true, run: () => check("types", [tsc, [...tsc, "-p", "tsconfig.worker.json"]], 5) },
+  types: { title: "types", needsBuild: true, run: () => check("types", 5, { command: tsc }, { command: [...tsc, "-p", "tsconfig.worker.json"] }) },
   cargo: { title: "cargo tests", run: runCargoTests },
   js: { title: "Node tests", needsBuild: true, run: () => runNodeTests("js", { fileMinutes: 5, minutes: 15 }) },
   browser: { title: "browser tests", needsBuild: true, run: () => runNodeTests("browser", { oneByOne: true, fileMinutes: 10, minutes: 30 }) },
@@ -92,10 +88,10 @@ function failure(problem) {
 }
 
 /** Programs of which each is one check. */
-async function check(name, commands, minutes) {
+async function check(name, minutes, ...commands) {
   const result = { passed: 0, failed: 0, skipped: 0, problems: [], notes: [] };
-  for (const [index, [command, ...args]] of commands.entries()) {
-    const done = await run(command, args, { log: `${name}-${index + 1}`, deadlineMs: minutes * minute });
+  for (const [index, { command: [command, ...args], env }] of commands.entries()) {
+    const done = await run(command, args, { log: `${name}-${index + 1}`, env, deadlineMs: minutes * minute });
     result[done.ok ? "passed" : "failed"] += 1;
     if (!done.ok) result.problems.push(tail(done.output(), 120));
   }

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::events::types::Fields;
 use crate::events::{self, Logged};
 use crate::executions::{ExecutionStatus, Head};
@@ -320,7 +321,8 @@ impl Fold {
         let Logged { sequence, id, event_type, data, created_at: at } = *event;
         self.last_sequence = sequence;
         if event_type.starts_with("x-") {
-            self.outcome.apply(Effect::Nothing, at, !self.pending_approvals.is_empty());
+            // Only whether it can be read: it may be any JSON.
+            serde_json::from_str::<&RawValue>(data).map_err(|error| Error::invalid(error.to_string()))?;
             return Ok(());
         }
         let fields = Fields::read(data)?;

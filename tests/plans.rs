@@ -804,8 +804,7 @@ fn settlements(r: &mut Recorder) {
     r.call("queue.renew", with(&held, json!({ "leaseMs": 5000, "progress": { "at": 1 } })));
     // The second of the items is the first again.
     let next = json!({ "queue": "next", "id": "next" });
-    let complete =
-        json!({ "output": 1, "events": [{ "type": "x-a" }], "statePatch": { "b": 2 }, "enqueue": [{ "queue": "next" }, next, next] });
+    let complete = json!({ "output": 1, "events": [{ "type": "x-a" }], "statePatch": { "b": 2 }, "enqueue": [{ "queue": "next" }, next, next] });
     r.call("queue.complete", with(&held, complete.clone()));
     r.call("queue.complete", with(&held, complete));
     r.fails("queue.complete", held.clone(), "conflict");

@@ -833,3 +833,55 @@ fn what_is_folded_stays_short_however_long_the_log_is() {
     println!("{events} bytes of events, {snapshots} bytes of snapshots, at most {furthest} events to fold");
     assert!(snapshots as usize <= 2 * events);
 }
+
+#[test]
+fn an_unreadable_event_is_named_and_hides_no_other() {
+    let spoil = [
+        "UPDATE events SET data = '{broken' WHERE id = 'b'",
+        "UPDATE events SET data = '5' WHERE id = 'b'",
+        "UPDATE events SET data = CAST(x'ff' AS TEXT) WHERE id = 'b'",
+        "UPDATE events SET type = CAST(x'ff' AS TEXT) WHERE id = 'b'",
+        "UPDATE events SET data = '{broken' WHERE id = 'x'",
+    ];
+    for spoil in spoil {
+        let folder = Folder::new();
+        let path = folder.file("store.db");
+        let store = Store::open(&path).unwrap();
+        running(&store, "run");
+        let event = |id: &str, event_type: &str, data: Value| {
+            call(&store, "events.append", json!({ "executionId": "run", "id": id, "type": event_type, "data": data }));
+        };
+        event("a", "node_completed", completed("n", json!(1), json!({})));
+        event("b", "node_completed", completed("m", json!(2), json!({})));
+        event("x", "x-note", json!([1]));
+        event("c", "node_completed", completed("o", json!(3), json!({})));
+        let raw = rusqlite::Connection::open(&path).unwrap();
+        raw.execute_batch("PRAGMA ignore_check_constraints = on").unwrap();
+        assert_eq!(raw.execute(spoil, ()).unwrap(), 1, "{spoil}");
+        let damaged = if spoil.ends_with("'x'") { "x" } else { "b" };
+        let error = try_call(&store, "executions.materialize", json!({ "id": "run" })).unwrap_err();
+        let named = (error.code().as_str(), &error.details()["table"], &error.details()["id"]);
+        assert_eq!(named, ("corrupt", &json!("events"), &json!(damaged)), "{spoil}");
+        // What came before can still be seen.
+        assert_eq!(call(&store, "executions.materialize", json!({ "id": "run", "at": 2 }))["completedNodes"], json!({ "n": 1 }));
+        // Data that is JSON, if not what its type has, can be shown.
+        if !spoil.contains("'5'") {
+            let page = call(&store, "events.list", json!({ "executionId": "run" }));
+            let ids: Vec<_> =
+                page["items"].as_array().unwrap().iter().map(|event| &event["id"]).filter(|id| *id != damaged).collect();
+            assert_eq!(ids.len(), 4, "{spoil}: {page}");
+            assert_eq!(page["damaged"][0]["id"], damaged, "{spoil}");
+        }
+    }
+}
+
+#[test]
+fn a_cost_beyond_every_number_is_the_largest() {
+    let (store, _clock) = in_memory();
+    running(&store, "run");
+    for cost in ["1e400", "0.5"] {
+        let data = format!(r#"{{"nodeId":"n","output":null,"statePatch":null,"durationMs":1,"costUsd":{cost}}}"#);
+        store.call("events.append", &format!(r#"{{"executionId":"run","type":"node_completed","data":{data}}}"#)).unwrap();
+    }
+    assert_eq!(call(&store, "executions.materialize", json!({ "id": "run" }))["budget"]["costUsd"], json!(f64::MAX));
+}

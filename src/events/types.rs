@@ -231,8 +231,14 @@ impl<'d> Fields<'d> {
     }
 
     pub(crate) fn number(&self, field: &str) -> f64 {
-        // Not `parse`, which would be a second reader of numbers, with its tables, in the WebAssembly.
-        self.raw(field).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+        let text = self.raw(field).unwrap_or_default();
+        // Not `parse`, which would be a second reader of numbers, with its tables, in the WebAssembly. It refuses what is out of range.
+        let out_of_range = match text.as_bytes() {
+            [b'-', ..] => f64::NEG_INFINITY,
+            [b'0'..=b'9', ..] => f64::INFINITY,
+            _ => 0.0,
+        };
+        serde_json::from_str(text).unwrap_or(out_of_range)
     }
 }
 

@@ -100,7 +100,7 @@ impl<K: AsRef<str>, T: ToJson> ToJson for BTreeMap<K, T> {
     }
 }
 
-fn list<'v>(elements: &mut dyn Iterator<Item = &'v dyn ToJson>, out: &mut Vec<u8>) {
+fn list(elements: &mut dyn Iterator<Item = &dyn ToJson>, out: &mut Vec<u8>) {
     out.push(b'[');
     for (index, element) in elements.enumerate() {
         if index > 0 {
