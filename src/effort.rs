@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
 
-use rusqlite::{CachedStatement, StatementStatus};
+use rusqlite::{Statement, StatementStatus};
+
+use crate::statements::Prepared;
 
 /// What running a statement took, by SQLite's own count. Unlike the time, it is the same each time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -51,19 +53,19 @@ impl Efforts {
 
 /// A statement whose effort is counted when it is let go.
 pub(crate) struct Counted<'c> {
-    statement: CachedStatement<'c>,
+    statement: Prepared<'c>,
     sql: String,
     efforts: &'c Mutex<Efforts>,
 }
 
 impl<'c> Counted<'c> {
-    pub(crate) fn new(statement: CachedStatement<'c>, sql: &str, efforts: &'c Mutex<Efforts>) -> Self {
+    pub(crate) fn new(statement: Prepared<'c>, sql: &str, efforts: &'c Mutex<Efforts>) -> Self {
         Self { statement, sql: sql.to_owned(), efforts }
     }
 }
 
 impl<'c> Deref for Counted<'c> {
-    type Target = CachedStatement<'c>;
+    type Target = Statement<'c>;
 
     fn deref(&self) -> &Self::Target {
         &self.statement

@@ -302,11 +302,7 @@ impl Fold {
 
     /// The same fold as the beginning of another log: nothing in it points into this one.
     pub(crate) fn detached(mut self, tx: &Tx<'_>, head: &Head) -> Result<Self> {
-        for output in self.completed_nodes.values_mut() {
-            if let NodeOutput::At(sequence) = *output {
-                *output = NodeOutput::Value(events::node_output(tx, head, sequence)?);
-            }
-        }
+        self.hold_outputs(tx, head)?;
         for pending in &mut self.pending_approvals {
             if let Some(asked) = events::at(tx, head, pending.sequence)? {
                 self.inherited.insert(pending.approval_id.clone(), asked.data);
@@ -385,27 +381,65 @@ impl Fold {
         }
     }
 
-    /// With the outputs of its nodes, as callers see it.
-    pub(crate) fn materialized(self, tx: &Tx<'_>, head: &Head) -> Result<Materialized> {
-        let mut completed_nodes = BTreeMap::new();
-        for (node_id, output) in self.completed_nodes {
-            let output = match output {
-                NodeOutput::At(sequence) => events::node_output(tx, head, sequence)?,
-                NodeOutput::Value(output) => output,
-            };
-            completed_nodes.insert(node_id, output);
+    /// Brings the outputs of its nodes in from the log.
+    pub(crate) fn hold_outputs(&mut self, tx: &Tx<'_>, head: &Head) -> Result<()> {
+        for output in self.completed_nodes.values_mut() {
+            if let NodeOutput::At(sequence) = *output {
+                *output = NodeOutput::Value(events::node_output(tx, head, sequence)?);
+            }
         }
-        Ok(Materialized {
-            status: self.outcome.status,
-            state: self.outcome.state,
-            output: self.outcome.output,
-            completed_nodes,
-            active_nodes: self.active_nodes,
-            budget: self.budget,
-            pending_approvals: self.pending_approvals,
-            last_sequence: self.last_sequence,
-        })
+        Ok(())
     }
+
+    pub(crate) fn last_sequence(&self) -> i64 {
+        self.last_sequence
+    }
+
+    /// About how much memory it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        const AN_ENTRY: usize = 64;
+        let documents = [&self.outcome.output, &self.outcome.error].into_iter().flatten().chain(self.inherited.values());
+        let outputs = self.completed_nodes.iter().map(|(node, output)| match output {
+            NodeOutput::At(_) => node.len() + AN_ENTRY,
+            NodeOutput::Value(output) => node.len() + output.as_str().len() + AN_ENTRY,
+        });
+        let others = self.active_nodes.len() + self.pending_approvals.len();
+        bytes(&self.outcome.state)
+            + documents.map(|document| document.as_str().len()).sum::<usize>()
+            + outputs.sum::<usize>()
+            + others * 2 * AN_ENTRY
+    }
+}
+
+/// With the outputs of its nodes, which it must hold.
+impl From<Fold> for Materialized {
+    fn from(fold: Fold) -> Self {
+        let output = |output| match output {
+            NodeOutput::At(_) => Json::default(),
+            NodeOutput::Value(output) => output,
+        };
+        Self {
+            status: fold.outcome.status,
+            state: fold.outcome.state,
+            output: fold.outcome.output,
+            completed_nodes: fold.completed_nodes.into_iter().map(|(node, at)| (node, output(at))).collect(),
+            active_nodes: fold.active_nodes,
+            budget: fold.budget,
+            pending_approvals: fold.pending_approvals,
+            last_sequence: fold.last_sequence,
+        }
+    }
+}
+
+/// About how much memory a value takes.
+fn bytes(value: &Value) -> usize {
+    let inner: usize = match value {
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(bytes).sum(),
+        Value::Object(members) => members.iter().map(|(key, value)| key.len() + 32 + bytes(value)).sum(),
+        _ => 0,
+    };
+    inner + size_of::<Value>()
 }
 
 impl Budget {

@@ -142,7 +142,7 @@ impl<T> PageBuilder<T> {
     }
 
     fn new(limit: i64, scanned: i64) -> Self {
-        let page = Page { items: Vec::new(), next_cursor: None, damaged: Vec::new() };
+        let page = Page { items: Vec::with_capacity(limit.clamp(0, 100) as usize), next_cursor: None, damaged: Vec::new() };
         Self { page, limit, scanned, seen: 0, bytes: 0, last: None, full: false }
     }
 

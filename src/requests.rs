@@ -1,10 +1,11 @@
 //! The log of requests: calls that are sent again because their answer was lost are answered, not applied a second time.
 
-use serde_json::{Value, json};
+use serde_json::Value;
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorCode, Result};
-use crate::json::Json;
+use crate::json::{Json, Pairs};
 use crate::operation::{Answer, Batch, Given};
 use crate::queue;
 use crate::store::{Store, Tx};
@@ -102,8 +103,12 @@ pub(crate) fn forget(tx: &Tx<'_>, client: &str, acked: i64) -> Result<()> {
 fn reduce(operation: &str, given: Given<'_>, text: &str) -> Result<Option<String>> {
     let reduced = match operation {
         "queue.claim" => {
-            let claimed: Vec<Value> = read(text)?;
-            claimed.iter().map(|item| json!([item["id"], item["fence"]])).collect::<Value>().into()
+            let claims = from_text::<Vec<&RawValue>>(text)?.into_iter().map(|item| {
+                let Pairs(members) = from_text(item.get())?;
+                let member = |name| members.iter().find(|member| member.0 == name).map_or("null", |member| member.1.get());
+                Ok(format!("[{},{}]", member("id"), member("fence")))
+            });
+            return Ok(Some(format!("[{}]", claims.collect::<Result<Vec<String>>>()?.join(","))));
         }
         "tokens.create" => read::<Value>(text)?["info"]["id"].take().into(),
         "batch" => {
@@ -140,6 +145,11 @@ fn restore(tx: &Tx<'_>, operation: &str, given: Given<'_>, kept: String) -> Resu
         _ => return Ok(kept),
     };
     Ok(restored.as_str().to_owned())
+}
+
+/// Reads what the store has written itself.
+fn from_text<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<T> {
+    serde_json::from_str(text).map_err(|error| Error::new(ErrorCode::Internal, format!("the log of requests: {error}")))
 }
 
 fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {

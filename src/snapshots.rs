@@ -73,9 +73,28 @@ pub(crate) fn fold(tx: &Tx<'_>, head: &Head, at: i64) -> Result<Fold> {
     resume(tx, head, at, Outputs::InTheLog)
 }
 
-/// The fold with the outputs of its nodes, as callers see it.
+/// The fold up to the sequence `at` with the outputs of its nodes, as callers see it.
 pub(crate) fn materialize(tx: &Tx<'_>, head: &Head, at: i64) -> Result<Materialized> {
-    resume(tx, head, at, Outputs::Held)?.materialized(tx, head)
+    let mut fold = resume(tx, head, at, Outputs::Held)?;
+    fold.hold_outputs(tx, head)?;
+    Ok(fold.into())
+}
+
+/// The same of the whole log, from where it was last asked for.
+pub(crate) fn materialize_present(tx: &Tx<'_>, head: &Head) -> Result<Materialized> {
+    let version = tx.row("PRAGMA data_version", (), |row| Ok(row.get(0)?))?.unwrap_or_default();
+    let known = tx.folds().take(version, head.key);
+    let mut fold = match known {
+        Some(mut fold) => {
+            events::walk(tx, head, fold.last_sequence(), head.last_sequence, &mut |event| fold.apply(event, Outputs::Held))?;
+            fold
+        }
+        None => Box::new(resume(tx, head, head.last_sequence, Outputs::Held)?),
+    };
+    fold.hold_outputs(tx, head)?;
+    let materialized = Fold::clone(&fold).into();
+    tx.folds().keep(head.key, fold);
+    Ok(materialized)
 }
 
 fn resume(tx: &Tx<'_>, head: &Head, at: i64, outputs: Outputs) -> Result<Fold> {

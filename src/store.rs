@@ -15,10 +15,12 @@ use rusqlite_migration::{M, Migrations};
 use crate::changes::{Change, Touched};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorCode, Result};
+use crate::folds::Folds;
 use crate::json::{FromJson, Json, MAX_DOCUMENT_BYTES};
 use crate::operation::Topic;
 use crate::parameters::{Parameters, bind};
 use crate::requests::Asked;
+use crate::statements::Database;
 use crate::zones::Zones;
 
 /// The schema, one step a file. The number of steps is the schema version.
@@ -110,10 +112,11 @@ pub struct Store {
 
 struct Inner {
     /// `None` once closed.
-    connection: Mutex<Option<Connection>>,
+    database: Mutex<Option<Database>>,
     options: Options,
     /// The last tick of this store's driver of sweeps.
     tick: Mutex<Option<Tick>>,
+    folds: Mutex<Folds>,
     /// Counts this process's writing transactions, for those who wait for a change.
     writes: Mutex<u64>,
     written: Condvar,
@@ -209,17 +212,20 @@ impl Store {
              PRAGMA cache_size = -16384;",
         )?;
         set_synchronous(&connection, options.durability)?;
-        connection.set_prepared_statement_cache_capacity(256);
         migrate(&mut connection)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
-        connection.execute(
-            "INSERT INTO tenants (number, id, created_at, updated_at) VALUES (?1, 'default', ?2, ?2) ON CONFLICT DO NOTHING",
-            (DEFAULT_TENANT, options.clock.now()),
-        )?;
+        // Where it is there already, opening writes nothing.
+        if !connection.query_row("SELECT EXISTS (SELECT 1 FROM tenants WHERE number = ?1)", [DEFAULT_TENANT], |row| row.get(0))? {
+            connection.execute(
+                "INSERT INTO tenants (number, id, created_at, updated_at) VALUES (?1, 'default', ?2, ?2) ON CONFLICT DO NOTHING",
+                (DEFAULT_TENANT, options.clock.now()),
+            )?;
+        }
         let inner = Inner {
-            connection: Mutex::new(Some(connection)),
+            database: Mutex::new(Some(Database::new(connection))),
             options,
             tick: Mutex::new(None),
+            folds: Mutex::default(),
             writes: Mutex::new(0),
             written: Condvar::new(),
             #[cfg(feature = "development")]
@@ -251,7 +257,7 @@ impl Store {
 
     /// Changes what commits survive from now on, for every handle.
     pub fn set_durability(&self, durability: Durability) -> Result<()> {
-        set_synchronous(self.lock().as_ref().ok_or_else(closed)?, durability)
+        set_synchronous(self.lock().as_ref().ok_or_else(closed)?.connection(), durability)
     }
 
     /// Whether this handle sees one tenant only.
@@ -262,7 +268,7 @@ impl Store {
     /// Closes the database for every handle. Later calls answer `closed`; closing twice is fine.
     pub fn close(&self) -> Result<()> {
         match self.lock().take() {
-            Some(connection) => connection.close().map_err(|(_, error)| error.into()),
+            Some(database) => Ok(database.close()?),
             None => Ok(()),
         }
     }
@@ -297,9 +303,9 @@ impl Store {
         self.inner.efforts.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Connection>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Database>> {
         // A panic while the lock was held rolled its transaction back; the connection is usable.
-        self.inner.connection.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.database.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs `body` in one transaction that writes. All or nothing.
@@ -325,10 +331,11 @@ impl Store {
 
     fn transact(&self, behavior: Behavior, body: &mut dyn FnMut(&Tx<'_>) -> Result<()>) -> Result<()> {
         let guard = self.lock();
-        let transaction = Transaction::begin(guard.as_ref().ok_or_else(closed)?, behavior)?;
+        let transaction = Transaction::begin(guard.as_ref().ok_or_else(closed)?, behavior, &self.inner.folds)?;
         let touched = RefCell::default();
         let plain = Tx {
-            connection: transaction.0,
+            database: transaction.database,
+            folds: &self.inner.folds,
             #[cfg(feature = "development")]
             efforts: &self.inner.efforts,
             clock: &*self.inner.options.clock,
@@ -368,29 +375,43 @@ enum Behavior {
 }
 
 /// A transaction, undone unless it is committed. rusqlite's own would have SQLite parse BEGIN and COMMIT each time.
-struct Transaction<'c>(&'c Connection);
+struct Transaction<'c> {
+    database: &'c Database,
+    /// Of which none must come from what is undone.
+    folds: &'c Mutex<Folds>,
+    behavior: Behavior,
+    is_committed: bool,
+}
 
 impl<'c> Transaction<'c> {
-    fn begin(connection: &'c Connection, behavior: Behavior) -> Result<Self> {
+    fn begin(database: &'c Database, behavior: Behavior, folds: &'c Mutex<Folds>) -> Result<Self> {
         let sql = match behavior {
             Behavior::Deferred => "BEGIN DEFERRED",
             Behavior::Immediate => "BEGIN IMMEDIATE",
         };
-        connection.prepare_cached(sql)?.execute(())?;
-        Ok(Self(connection))
+        database.prepare(sql)?.execute(())?;
+        Ok(Self { database, folds, behavior, is_committed: false })
     }
 
-    fn commit(self) -> Result<()> {
-        self.0.prepare_cached("COMMIT")?.execute(())?;
+    fn commit(mut self) -> Result<()> {
+        self.database.prepare("COMMIT")?.execute(())?;
+        self.is_committed = true;
         Ok(())
     }
 }
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        // After a commit there is none, nor where SQLite has undone it by itself.
-        if !self.0.is_autocommit() {
-            let _ = self.0.execute_batch("ROLLBACK");
+        if self.is_committed {
+            return;
+        }
+        // Where SQLite has undone it by itself, there is none any more.
+        let connection = self.database.connection();
+        if !connection.is_autocommit() {
+            let _ = connection.execute_batch("ROLLBACK");
+        }
+        if matches!(self.behavior, Behavior::Immediate) {
+            self.folds.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
     }
 }
@@ -522,7 +543,8 @@ fn migrate(connection: &mut Connection) -> Result<()> {
 
 /// One transaction of one tenant, at one moment.
 pub struct Tx<'c> {
-    connection: &'c Connection,
+    database: &'c Database,
+    folds: &'c Mutex<Folds>,
     #[cfg(feature = "development")]
     efforts: &'c Mutex<crate::effort::Efforts>,
     clock: &'c dyn Clock,
@@ -539,19 +561,28 @@ pub struct Tx<'c> {
 }
 
 impl Tx<'_> {
+    fn connection(&self) -> &Connection {
+        self.database.connection()
+    }
+
     /// The same transaction at the present moment: each call of a group has its own.
     pub(crate) fn at_present(&self) -> Self {
-        Tx { connection: self.connection, now: self.clock.now(), ..*self }
+        Tx { database: self.database, now: self.clock.now(), ..*self }
     }
 
     /// The same transaction at another moment: for what an import brings from the past.
     pub(crate) fn at(&self, now: i64) -> Self {
-        Tx { connection: self.connection, now, ..*self }
+        Tx { database: self.database, now, ..*self }
     }
 
     /// The same transaction for another tenant.
     pub(crate) fn of_tenant(&self, tenant: i64) -> Self {
-        Tx { connection: self.connection, tenant, ..*self }
+        Tx { database: self.database, tenant, ..*self }
+    }
+
+    /// The folds that are known. What they tell of must be cleared from them before it is deleted or undone.
+    pub(crate) fn folds(&self) -> MutexGuard<'_, Folds> {
+        self.folds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says that something of this topic changed. Which id stands for it, [`Change::topics`] tells.
@@ -575,10 +606,10 @@ impl Tx<'_> {
 
     /// Runs `body` as one call of those that share this transaction, and tells whether it changed rows. Then all of `topics` have changed.
     pub(crate) fn as_call<R>(&self, topics: &[Topic], body: impl FnOnce(&Tx<'_>) -> Result<R>) -> Result<(R, bool)> {
-        let before = self.connection.total_changes();
+        let before = self.connection().total_changes();
         let own = RefCell::default();
-        let answer = body(&Tx { connection: self.connection, touched: self.touched.map(|_| &own), ..*self })?;
-        let has_changed = self.connection.total_changes() != before;
+        let answer = body(&Tx { database: self.database, touched: self.touched.map(|_| &own), ..*self })?;
+        let has_changed = self.connection().total_changes() != before;
         if let Some(all) = self.touched.filter(|_| has_changed) {
             let mut own = own.into_inner();
             own.complete(self.tenant, topics);
@@ -604,22 +635,23 @@ impl Tx<'_> {
 
     /// The whole database as a file, at this moment.
     pub(crate) fn serialize(&self) -> Result<Vec<u8>> {
-        Ok(self.connection.serialize("main")?.to_vec())
+        Ok(self.connection().serialize("main")?.to_vec())
     }
 
     /// Runs `body`. Where it fails, what it changed is undone, its error is in the answer, and the transaction can go on. What is wrong
     /// with the store as such fails the transaction instead.
     pub(crate) fn attempt<R>(&self, body: impl FnOnce(&Self) -> Result<R>) -> Result<Result<R>> {
-        self.connection.execute_batch("SAVEPOINT attempt")?;
+        self.connection().execute_batch("SAVEPOINT attempt")?;
         match body(self) {
             Ok(answer) => {
-                self.connection.execute_batch("RELEASE attempt")?;
+                self.connection().execute_batch("RELEASE attempt")?;
                 Ok(Ok(answer))
             }
             // SQLite may have rolled the whole transaction back.
             Err(error) if error.code().is_of_the_store() => Err(error),
             Err(error) => {
-                self.connection.execute_batch("ROLLBACK TO attempt; RELEASE attempt")?;
+                self.connection().execute_batch("ROLLBACK TO attempt; RELEASE attempt")?;
+                self.folds().clear();
                 Ok(Err(error))
             }
         }
@@ -638,7 +670,7 @@ impl Tx<'_> {
     /// The same transaction for the tenant of this id.
     pub(crate) fn of_named_tenant(&self, id: &str) -> Result<Self> {
         let tenant = crate::tenants::number(self, id)?;
-        Ok(Tx { connection: self.connection, tenant, is_plain: false, ..*self })
+        Ok(Tx { database: self.database, tenant, is_plain: false, ..*self })
     }
 
     /// Whether this is the plain store's: tokens of every tenant may be asked for, and what concerns the whole store.
@@ -652,33 +684,33 @@ impl Tx<'_> {
     }
 
     #[cfg(not(feature = "development"))]
-    fn prepare(&self, sql: &str) -> Result<rusqlite::CachedStatement<'_>> {
-        Ok(self.connection.prepare_cached(sql)?)
+    fn prepare(&self, sql: &'static str) -> Result<crate::statements::Prepared<'_>> {
+        Ok(self.database.prepare(sql)?)
     }
 
     #[cfg(feature = "development")]
-    fn prepare(&self, sql: &str) -> Result<crate::effort::Counted<'_>> {
-        Ok(crate::effort::Counted::new(self.connection.prepare_cached(sql)?, sql, self.efforts))
+    fn prepare(&self, sql: &'static str) -> Result<crate::effort::Counted<'_>> {
+        Ok(crate::effort::Counted::new(self.database.prepare(sql)?, sql, self.efforts))
     }
 
     // Generic only on the outside: what is inside exists once.
 
-    pub(crate) fn execute(&self, sql: &str, parameters: impl Parameters) -> Result<usize> {
+    pub(crate) fn execute(&self, sql: &'static str, parameters: impl Parameters) -> Result<usize> {
         self.execute_with(sql, &parameters)
     }
 
-    fn execute_with(&self, sql: &str, parameters: &dyn Parameters) -> Result<usize> {
+    fn execute_with(&self, sql: &'static str, parameters: &dyn Parameters) -> Result<usize> {
         let mut statement = self.prepare(sql)?;
         bind(&mut statement, parameters)?;
         Ok(statement.raw_execute()?)
     }
 
     /// Runs a statement that must change exactly one row: a guarded transition that matched none, or several, is a fault.
-    pub(crate) fn execute_one(&self, sql: &str, parameters: impl Parameters) -> Result<()> {
+    pub(crate) fn execute_one(&self, sql: &'static str, parameters: impl Parameters) -> Result<()> {
         self.execute_one_with(sql, &parameters)
     }
 
-    fn execute_one_with(&self, sql: &str, parameters: &dyn Parameters) -> Result<()> {
+    fn execute_one_with(&self, sql: &'static str, parameters: &dyn Parameters) -> Result<()> {
         match self.execute_with(sql, parameters)? {
             1 => Ok(()),
             changed => Err(Error::new(ErrorCode::Internal, format!("a statement for one row changed {changed}: {sql}"))),
@@ -687,7 +719,7 @@ impl Tx<'_> {
 
     pub(crate) fn row<T>(
         &self,
-        sql: &str,
+        sql: &'static str,
         parameters: impl Parameters,
         mut read: impl FnMut(&Row<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
@@ -701,7 +733,7 @@ impl Tx<'_> {
 
     pub(crate) fn rows<T>(
         &self,
-        sql: &str,
+        sql: &'static str,
         parameters: impl Parameters,
         mut read: impl FnMut(&Row<'_>) -> Result<T>,
     ) -> Result<Vec<T>> {
@@ -716,14 +748,19 @@ impl Tx<'_> {
     /// Walks rows until `visit` answers false.
     pub(crate) fn walk(
         &self,
-        sql: &str,
+        sql: &'static str,
         parameters: impl Parameters,
         mut visit: impl FnMut(&Row<'_>) -> Result<bool>,
     ) -> Result<()> {
         self.walk_with(sql, &parameters, &mut visit)
     }
 
-    fn walk_with(&self, sql: &str, parameters: &dyn Parameters, visit: &mut dyn FnMut(&Row<'_>) -> Result<bool>) -> Result<()> {
+    fn walk_with(
+        &self,
+        sql: &'static str,
+        parameters: &dyn Parameters,
+        visit: &mut dyn FnMut(&Row<'_>) -> Result<bool>,
+    ) -> Result<()> {
         let mut statement = self.prepare(sql)?;
         bind(&mut statement, parameters)?;
         let mut rows = statement.raw_query();
@@ -742,7 +779,7 @@ impl Tx<'_> {
     }
 
     /// The key after the last one; `last_key` selects the largest key between ?1 and ?2.
-    pub(crate) fn next_key(&self, last_key: &str) -> Result<i64> {
+    pub(crate) fn next_key(&self, last_key: &'static str) -> Result<i64> {
         let (first, last) = self.keys();
         let used = self.row(last_key, (first, last), |row| Ok(row.get::<_, i64>(0)?))?;
         Ok(used.map_or(first, |key| key + 1))
@@ -848,7 +885,7 @@ mod tests {
     use super::{Durability, Options, Store};
 
     fn synchronous(store: &Store) -> i64 {
-        store.lock().as_ref().unwrap().query_row("PRAGMA synchronous", [], |row| row.get(0)).unwrap()
+        store.lock().as_ref().unwrap().connection().query_row("PRAGMA synchronous", [], |row| row.get(0)).unwrap()
     }
 
     #[test]

@@ -180,6 +180,7 @@ const SEARCHES: &[Search] = &[
     search("queue_keys.key", &["queue=?", "concurrency_key=?"], ""),
     search("queue_keys_by_wake", &["queue=?", "wake_at<?"], LIMIT),
     search("queue_keys_by_wake", &["queue=?", "wake_at>?"], LIMIT),
+    search("queue_keys_by_wake", &["queue=?"], LIMIT),
     search("requirement_classes.key", &["rowid=?"], ""),
     search("requirement_classes.key", &["rowid>?", "rowid<?"], LIMIT),
     search("requirement_classes_of_queue", &["queue=?"], "64 classes a queue"),
@@ -1195,12 +1196,14 @@ fn the_scenario_calls_every_operation_and_runs_all_sql_of_the_sources() {
     sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
     let mut literals = 0;
     for (file, source) in files {
-        // What reads other programs' files reads them from one end to the other.
-        if file.ends_with("foreign.rs") {
+        // What reads other programs' files reads them from one end to the other, and the statements of statements.rs are a test's.
+        if file.ends_with("foreign.rs") || file.ends_with("statements.rs") {
             continue;
         }
         // Opening a store happens before anything is recorded, and reads tables of one row.
-        let literal_of_opening = |literal: &str| literal.contains("sqlite_schema") || literal.contains("ON CONFLICT DO NOTHING");
+        let literal_of_opening = |literal: &str| {
+            ["sqlite_schema", "ON CONFLICT DO NOTHING", "SELECT EXISTS"].iter().any(|part| literal.contains(part))
+        };
         for literal in sql_literals(&source).into_iter().filter(|literal| !literal_of_opening(literal)) {
             literals += 1;
             // What stands in braces is filled in.
@@ -1412,7 +1415,11 @@ fn access(step: &str, sql: &str) -> Result<Option<Access>, String> {
     let words: Vec<_> = step.split(' ').collect();
     match words[..] {
         // The rows of a subquery: what they come from is a step of its own.
-        ["SCAN", "(subquery-1)"] | ["LIST", "SUBQUERY", _] | ["SCALAR", "SUBQUERY", _] | ["CO-ROUTINE", _] => Ok(None),
+        ["SCAN", "(subquery-1)"]
+        | ["LIST", "SUBQUERY", _]
+        | ["SCALAR", "SUBQUERY", _]
+        | ["CORRELATED", "SCALAR", "SUBQUERY", _]
+        | ["CO-ROUTINE", _] => Ok(None),
         // Several searches, each of which is a step of its own.
         ["MULTI-INDEX", "OR"] | ["INDEX", _] => Ok(None),
         ["SCAN", _, "USING", .., "INDEX", index] => Ok(Some(Access { by: index.to_owned(), terms: Vec::new() })),
@@ -1458,7 +1465,8 @@ fn fault(step: &str, sql: &str) -> Option<String> {
     };
     let known: Vec<_> = SEARCHES.iter().filter(|search| search.by == access.by).collect();
     let narrow_enough = known.iter().any(|search| {
-        let bounded = search.bounded_by != LIMIT || sql.contains(" LIMIT ");
+        // EXISTS looks no further than the first row.
+        let bounded = search.bounded_by != LIMIT || sql.contains(" LIMIT ") || sql.contains("EXISTS (");
         bounded && search.terms.iter().all(|term| access.terms.iter().any(|have| have == term))
     });
     if narrow_enough {

@@ -885,3 +885,62 @@ fn a_cost_beyond_every_number_is_the_largest() {
     }
     assert_eq!(call(&store, "executions.materialize", json!({ "id": "run" }))["budget"]["costUsd"], json!(f64::MAX));
 }
+
+/// A run is folded again only from where it was last asked for. What has become of it meanwhile must not be missed.
+#[test]
+fn a_fold_that_is_known_follows_its_run() {
+    let folder = Folder::new();
+    let clock = clock();
+    let open = || Store::open_with(folder.file("store.db"), options(&clock)).unwrap();
+    let (store, other) = (open(), open());
+    let write = |store: &Store, value: &str| {
+        let data = json!({ "nodeId": value, "output": value, "statePatch": { "last": value }, "durationMs": 1 });
+        call(store, "events.append", json!({ "executionId": "run", "type": "node_completed", "data": data }));
+    };
+    let create = |store: &Store| {
+        call(store, "executions.create", json!({ "id": "run", "workflowId": "w" }));
+    };
+    let expect = |nodes: &[&str]| {
+        for store in [&store, &other] {
+            let seen = call(store, "executions.materialize", json!({ "id": "run" }));
+            assert_eq!(seen["state"]["last"].as_str(), nodes.last().copied());
+            let completed: Vec<&String> = seen["completedNodes"].as_object().unwrap().keys().collect();
+            assert_eq!(completed, nodes);
+            let at = json!({ "id": "run", "at": nodes.len() });
+            assert_eq!(call(store, "executions.materialize", at), seen);
+        }
+    };
+    create(&store);
+    expect(&[]);
+    write(&store, "a");
+    expect(&["a"]);
+    write(&other, "b");
+    expect(&["a", "b"]);
+
+    // Another run takes its place, in the same row and under the same id.
+    for (deletes, creates, node) in [(&store, &store, "c"), (&other, &other, "d"), (&store, &other, "e")] {
+        call(deletes, "executions.delete", json!({ "id": "run" }));
+        assert_eq!(code(&store, "executions.materialize", json!({ "id": "run" })), "not_found");
+        create(creates);
+        write(creates, node);
+        expect(&[node]);
+    }
+
+    // What is undone has not been.
+    let failing = json!({ "calls": [
+        { "operation": "executions.delete", "arguments": { "id": "run" } },
+        { "operation": "executions.delete", "arguments": { "id": "none" } },
+    ] });
+    assert_eq!(code(&store, "batch", failing), "not_found");
+    expect(&["e"]);
+    let many: Vec<String> = (0..250).map(|n| format!("n{n:03}")).collect();
+    let mut nodes = vec!["e"];
+    for (n, node) in many.iter().enumerate() {
+        write(&store, node);
+        nodes.push(node);
+        if n % 70 == 0 {
+            expect(&nodes);
+        }
+    }
+    expect(&nodes);
+}

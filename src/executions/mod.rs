@@ -481,8 +481,10 @@ fn check_at(head: &Head, at: Option<i64>) -> Result<i64> {
 
 pub(crate) fn materialize(tx: &Tx<'_>, arguments: Materialize) -> Result<Materialized> {
     let head = Head::get(tx, &arguments.id)?;
-    let at = check_at(&head, arguments.at)?;
-    snapshots::materialize(tx, &head, at)
+    match arguments.at {
+        None => snapshots::materialize_present(tx, &head),
+        at => snapshots::materialize(tx, &head, check_at(&head, at)?),
+    }
 }
 
 /// The executions that changed last, newest first.
@@ -541,6 +543,7 @@ pub(crate) fn prune(tx: &Tx<'_>, cutoff: i64, after: i64, limit: i64) -> Result<
 /// Deletes an execution whose items are gone: its log, approvals, timers and snapshots with it.
 pub(super) fn remove(tx: &Tx<'_>, head: &Head) -> Result<()> {
     tx.execute_one("DELETE FROM executions WHERE key = ?1", [head.key])?;
+    tx.folds().clear();
     for topic in [Topic::Executions, Topic::Events, Topic::Timers] {
         tx.touch(topic, &head.id);
     }

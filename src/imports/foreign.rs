@@ -62,7 +62,7 @@ impl Foreign {
         let mut there = Vec::new();
         let mut missing = Vec::new();
         for table in tables {
-            let mut kinds = self.connection.prepare_cached(
+            let mut kinds = self.connection.prepare(
                 "SELECT type, coalesce(rootpage, 0) FROM main.sqlite_schema WHERE lower(name) = ?1 AND type <> 'index'",
             )?;
             let kinds = kinds
@@ -171,7 +171,7 @@ impl Foreign {
     /// Reads one row.
     pub(super) fn row<T>(&self, table: &Table, rowid: i64, read: impl FnOnce(&Record<'_, '_>) -> T) -> Result<T> {
         let sql = format!("SELECT {} FROM main.{} NOT INDEXED WHERE rowid = ?1", table.columns.join(", "), table.name);
-        let mut statement = self.connection.prepare_cached(&sql)?;
+        let mut statement = self.connection.prepare(&sql)?;
         Ok(statement.query_row([rowid], |row| Ok(read(&Record { row, table })))?)
     }
 }

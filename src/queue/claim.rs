@@ -71,26 +71,27 @@ pub(crate) fn claim(tx: &Tx<'_>, arguments: ClaimItems) -> Result<Vec<WorkItem>>
     let mut sources = Vec::with_capacity(names.len());
     let mut capabilities = None;
     for name in names {
-        let Some(settings) = Settings::find(tx, name)? else { continue };
+        let Some((settings, upkeep)) = Settings::to_claim_from(tx, name)? else { continue };
         // While the driver of sweeps is overdue, the device may have slept: only the next sweep can tell whose lease is to blame.
-        if !tx.is_driver_overdue() {
+        if upkeep.has_expired && !tx.is_driver_overdue() {
             reclaim_expired(tx, settings.key, UPKEEP_LIMIT)?;
         }
-        ready_scheduled(tx, settings.key, UPKEEP_LIMIT)?;
-        wake_keys(tx, &settings, UPKEEP_LIMIT)?;
-        let mut takes = Vec::new();
-        for class in classes(tx, settings.key)? {
-            if !class.requires.is_empty() {
-                // Asked for only where it matters: registration is needed for nothing else.
-                let capabilities = match &mut capabilities {
-                    Some(known) => known,
-                    unknown => unknown.insert(workers::capabilities(tx, namespace, &arguments.worker_id)?),
-                };
-                if !class.requires.iter().all(|required| capabilities.contains(required)) {
-                    continue;
-                }
-            }
-            takes.push(class.key);
+        if upkeep.has_due {
+            ready_scheduled(tx, settings.key, UPKEEP_LIMIT)?;
+        }
+        if upkeep.has_keys {
+            wake_keys(tx, &settings, UPKEEP_LIMIT)?;
+        }
+        let mut takes = vec![NOTHING_REQUIRED];
+        if upkeep.has_classes {
+            // Asked for only where it matters: registration is needed for nothing else.
+            let capabilities = match &mut capabilities {
+                Some(known) => known,
+                unknown => unknown.insert(workers::capabilities(tx, namespace, &arguments.worker_id)?),
+            };
+            let mut classes = classes(tx, settings.key)?;
+            classes.retain(|class| class.requires.iter().all(|required| capabilities.contains(required)));
+            takes = classes.iter().map(|class| class.key).collect();
         }
         sources.push(Source { room: settings.room(tx)?, classes: takes, taken: 0, settings });
     }
@@ -131,7 +132,7 @@ pub(crate) fn claim(tx: &Tx<'_>, arguments: ClaimItems) -> Result<Vec<WorkItem>>
         }
     }
     for source in &sources {
-        shift(tx, source.settings.key, Some(ItemStatus::Pending), ItemStatus::Claimed, source.taken)?;
+        shift(tx, source.settings.key, Some(ItemStatus::Pending), Some(ItemStatus::Claimed), source.taken)?;
         source.settings.spend(tx, source.taken)?;
     }
     Ok(claimed)

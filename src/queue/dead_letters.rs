@@ -159,7 +159,7 @@ fn redrive_one(tx: &Tx<'_>, item: &Held, payload: Option<&Json>) -> Result<()> {
     if let Some(payload) = payload {
         super::enqueue::store_payload(tx, item.key, payload)?;
     }
-    shift(tx, item.queue, Some(ItemStatus::DeadLettered), ItemStatus::Pending, 1)?;
+    shift(tx, item.queue, Some(ItemStatus::DeadLettered), Some(ItemStatus::Pending), 1)?;
     changed(tx, item.queue, item.concurrency_key.as_deref())
 }
 

@@ -185,7 +185,7 @@ pub(crate) fn insert(tx: &Tx<'_>, path: &str, mut arguments: EnqueueItem) -> Res
     if !is_inline(&item.payload) {
         store_apart(tx, key, &item.payload)?;
     }
-    shift(tx, queue, None, status, 1)?;
+    shift(tx, queue, None, Some(status), 1)?;
     if let Some(concurrency_key) = item.concurrency_key.as_ref().filter(|_| status == ItemStatus::Pending) {
         rebalance(tx, &settings, concurrency_key)?;
     }

@@ -74,5 +74,5 @@ pub(crate) fn import(tx: &Tx<'_>, item: &ImportedItem) -> Result<()> {
     if !is_inline(&item.payload) {
         store_apart(tx, key, &item.payload)?;
     }
-    shift(tx, settings.key, None, item.status, 1)
+    shift(tx, settings.key, None, Some(item.status), 1)
 }

@@ -40,6 +40,18 @@ pub(super) struct Settings {
     bucket: Bucket,
 }
 
+/// What there is in a queue beside items that can be claimed.
+pub(super) struct Upkeep {
+    /// Leases that have run out.
+    pub(super) has_expired: bool,
+    /// Scheduled items that have become due.
+    pub(super) has_due: bool,
+    /// Concurrency keys with a hold or a bucket.
+    pub(super) has_keys: bool,
+    /// Items that not every worker may have.
+    pub(super) has_classes: bool,
+}
+
 /// What was in a token bucket at a time, in parts of which `perMs` make a token, so that a millisecond brings a whole number of them
 /// and nothing is rounded. An empty column means a full bucket.
 #[derive(Debug, Clone, Copy)]
@@ -107,6 +119,29 @@ pub(super) use select as select_settings;
 impl Settings {
     pub(super) fn find(tx: &Tx<'_>, name: &str) -> Result<Option<Self>> {
         tx.row(select!("WHERE tenant = ?1 AND name = ?2"), (tx.tenant, name), Self::read)
+    }
+
+    /// The queue of this name, and what a claim has to do before it takes from it: asked at once, as mostly it is nothing.
+    pub(super) fn to_claim_from(tx: &Tx<'_>, name: &str) -> Result<Option<(Self, Upkeep)>> {
+        tx.row(
+            "SELECT key, name, paused, held_until, concurrency, key_concurrency, rate_limit, key_rate_limit, max_attempts, backoff, tokens,
+                    tokens_at,
+                    EXISTS (SELECT 1 FROM items WHERE queue = q.key AND status = 'claimed' AND lease_expires_at <= ?3),
+                    EXISTS (SELECT 1 FROM items WHERE queue = q.key AND status = 'scheduled' AND run_at <= ?3),
+                    EXISTS (SELECT 1 FROM queue_keys WHERE queue = q.key),
+                    EXISTS (SELECT 1 FROM requirement_classes WHERE queue = q.key)
+             FROM queues q WHERE tenant = ?1 AND name = ?2",
+            (tx.tenant, name, tx.now),
+            |row| {
+                let upkeep = Upkeep {
+                    has_expired: row.get(12)?,
+                    has_due: row.get(13)?,
+                    has_keys: row.get(14)?,
+                    has_classes: row.get(15)?,
+                };
+                Ok((Self::read(row)?, upkeep))
+            },
+        )
     }
 
     pub(super) fn of(tx: &Tx<'_>, queue: i64) -> Result<Self> {

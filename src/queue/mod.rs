@@ -390,21 +390,41 @@ fn touch(tx: &Tx<'_>, queue: i64) -> Result<()> {
     Ok(())
 }
 
-/// Keeps a queue's counters in step with `count` items that go from one status to another.
-fn shift(tx: &Tx<'_>, queue: i64, from: Option<ItemStatus>, to: ItemStatus, count: i64) -> Result<()> {
-    if count == 0 || from == Some(to) {
+/// Keeps a queue's counters in step with `count` items that go from one status to another. Without the first they are new, without the
+/// second they are deleted.
+fn shift(tx: &Tx<'_>, queue: i64, from: Option<ItemStatus>, to: Option<ItemStatus>, count: i64) -> Result<()> {
+    macro_rules! statements {
+        (any $($any:ident)+; $($less:ident to $($more:ident)+;)+) => {
+            match (from.map(ItemStatus::as_str), to.map(ItemStatus::as_str)) {
+                $((None, Some(stringify!($any))) => {
+                    concat!("UPDATE queues SET ", stringify!($any), " = ", stringify!($any), " + ?2 WHERE key = ?1")
+                })+
+                $((Some(stringify!($any)), None) => {
+                    concat!("UPDATE queues SET ", stringify!($any), " = ", stringify!($any), " - ?2 WHERE key = ?1")
+                })+
+                $($((Some(stringify!($less)), Some(stringify!($more))) => concat!(
+                    "UPDATE queues SET ", stringify!($less), " = ", stringify!($less), " - ?2, ",
+                    stringify!($more), " = ", stringify!($more), " + ?2 WHERE key = ?1"
+                ),)+)+
+                (from, to) => {
+                    return Err(Error::new(ErrorCode::Internal, format!("no transition leads from {from:?} to {to:?}")));
+                }
+            }
+        };
+    }
+
+    if count == 0 || from == to {
         return Ok(());
     }
-    if let Some(from) = from.filter(|from| !from.may_become(to)) {
-        return Err(Error::new(ErrorCode::Internal, format!("no transition leads from {} to {}", from.as_str(), to.as_str())));
-    }
-    let to = to.as_str();
-    let sql = match from.map(ItemStatus::as_str) {
-        Some(from) => format!("UPDATE queues SET {from} = {from} - ?2, {to} = {to} + ?2 WHERE key = ?1"),
-        None => format!("UPDATE queues SET {to} = {to} + ?2 WHERE key = ?1"),
+    let sql = statements! {
+        any scheduled pending claimed completed dead_lettered cancelled;
+        scheduled to pending cancelled;
+        pending to claimed cancelled;
+        claimed to completed scheduled pending dead_lettered cancelled;
+        dead_lettered to pending;
     };
     touch(tx, queue)?;
-    tx.execute_one(&sql, (queue, count))
+    tx.execute_one(sql, (queue, count))
 }
 
 /// Deletes an item that is finished, with its attempts.
@@ -412,9 +432,7 @@ fn remove(tx: &Tx<'_>, key: i64, queue: i64, status: ItemStatus) -> Result<()> {
     let fence = tx.row("SELECT fence FROM items WHERE key = ?1", [key], |row| Ok(row.get::<_, i64>(0)?))?;
     tx.execute("UPDATE tenants SET past_fence = ?2 WHERE number = ?1 AND past_fence < ?2", (tx.tenant, fence))?;
     tx.execute_one("DELETE FROM items WHERE key = ?1 AND status = ?2", (key, status))?;
-    let status = status.as_str();
-    touch(tx, queue)?;
-    tx.execute_one(&format!("UPDATE queues SET {status} = {status} - 1 WHERE key = ?1"), [queue])
+    shift(tx, queue, Some(status), None, 1)
 }
 
 /// Deletes the items of an execution, unless one of them is not finished. Answers whether they are gone.
@@ -611,8 +629,12 @@ fn oldest_pending(tx: &Tx<'_>, queue: i64) -> Result<Option<i64>> {
 
 /// The tenant's queues that have items in this status.
 pub(crate) fn queues_with(tx: &Tx<'_>, status: ItemStatus) -> Result<Vec<i64>> {
-    let sql = format!("SELECT key FROM queues WHERE key BETWEEN ?1 AND ?2 AND {} > 0 ORDER BY key", status.as_str());
-    tx.rows(&sql, tx.keys(), |row| Ok(row.get(0)?))
+    let sql = match status {
+        ItemStatus::Scheduled => "SELECT key FROM queues WHERE key BETWEEN ?1 AND ?2 AND scheduled > 0 ORDER BY key",
+        ItemStatus::Pending => "SELECT key FROM queues WHERE key BETWEEN ?1 AND ?2 AND pending > 0 ORDER BY key",
+        _ => "SELECT key FROM queues WHERE key BETWEEN ?1 AND ?2 AND claimed > 0 ORDER BY key",
+    };
+    tx.rows(sql, tx.keys(), |row| Ok(row.get(0)?))
 }
 
 /// What retention lets go of: things that ended before.

@@ -30,7 +30,7 @@ pub(super) struct Ending<'a> {
     /// Events of the caller's, appended before the store's own.
     pub(super) events: Vec<NewEvent>,
     /// Where a call settles the delivery: what a repeat of it is answered.
-    pub(super) settlement: &'a dyn Fn(Ended) -> Result<Option<Json>>,
+    pub(super) settlement: &'a dyn Fn(Ended) -> Option<String>,
 }
 
 /// Ends the delivery of a claimed item by the attempt rule: again after a delay while attempts are left, else to the dead letters.
@@ -91,10 +91,10 @@ pub(super) fn end_delivery(tx: &Tx<'_>, item: &Held, ending: Ending<'_>) -> Resu
             ended.run_at.filter(|_| delay_ms > 0),
             ended.status.is_finished().then_some(tx.now),
             ending.error,
-            (ending.settlement)(ended)?,
+            (ending.settlement)(ended),
         ),
     )?;
-    shift(tx, item.queue, Some(ItemStatus::Claimed), ended.status, 1)?;
+    shift(tx, item.queue, Some(ItemStatus::Claimed), Some(ended.status), 1)?;
     changed(tx, item.queue, item.concurrency_key.as_deref())?;
     Ok(ended)
 }
@@ -148,7 +148,7 @@ fn end_without_call(tx: &Tx<'_>, item: &Held, error: &Json) -> Result<Ended> {
         retryable: true,
         delay_ms: None,
         events: Vec::new(),
-        settlement: &|_| Ok(None),
+        settlement: &|_| None,
     };
     end_delivery(tx, item, ending)
 }
@@ -183,7 +183,7 @@ pub(crate) fn ready_scheduled(tx: &Tx<'_>, queue: i64, limit: i64) -> Result<i64
         |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<String>>(1)?)),
     )?;
     let moved = due.len() as i64;
-    shift(tx, queue, Some(ItemStatus::Scheduled), ItemStatus::Pending, moved)?;
+    shift(tx, queue, Some(ItemStatus::Scheduled), Some(ItemStatus::Pending), moved)?;
     for (key, concurrency_key) in due {
         tx.execute_one("UPDATE items SET status = 'pending', blocked = 0 WHERE key = ?1 AND status = 'scheduled'", [key])?;
         changed(tx, queue, concurrency_key.as_deref())?;
@@ -209,7 +209,7 @@ fn cancel_one(tx: &Tx<'_>, item: &Held) -> Result<()> {
         "UPDATE items SET status = 'cancelled', blocked = 0, finished_at = ?3 WHERE key = ?1 AND status = ?2",
         (item.key, item.status, tx.now),
     )?;
-    shift(tx, item.queue, Some(item.status), ItemStatus::Cancelled, 1)?;
+    shift(tx, item.queue, Some(item.status), Some(ItemStatus::Cancelled), 1)?;
     changed(tx, item.queue, item.concurrency_key.as_deref())
 }
 

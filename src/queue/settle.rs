@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::events::{self, EventInput, NewEvent};
 use crate::executions::record;
 use crate::ids::Name;
-use crate::json::{FromJson, Json, ToJson, digest};
+use crate::json::{FromJson, Json, ToJson, digest, text};
 use crate::store::Tx;
 
 arguments! {
@@ -138,8 +138,9 @@ arguments! {
 }
 
 impl Settlement {
-    fn of(call: &str, digest: &str, answer: &dyn ToJson) -> Result<Json> {
-        Json::of(&Self { call: call.to_owned(), digest: digest.to_owned(), answer: Json::of(answer)? })
+    /// Its JSON text.
+    fn of(call: &str, digest: &str, answer: &dyn ToJson) -> String {
+        format!(r#"{{"call":"{call}","digest":"{digest}","answer":{}}}"#, text(answer))
     }
 }
 
@@ -265,9 +266,9 @@ pub(crate) fn complete(tx: &Tx<'_>, arguments: CompleteItem) -> Result<Completed
     tx.execute_one(
         "UPDATE items SET status = 'completed', finished_at = ?3, output = ?4, lease_expires_at = NULL, lease_ms = NULL, settlement = ?5
          WHERE key = ?1 AND fence = ?2 AND status = 'claimed'",
-        (item.key, item.fence, tx.now, &arguments.output, Settlement::of("complete", &digest, &completed)?),
+        (item.key, item.fence, tx.now, &arguments.output, Settlement::of("complete", &digest, &completed)),
     )?;
-    shift(tx, item.queue, Some(ItemStatus::Claimed), ItemStatus::Completed, 1)?;
+    shift(tx, item.queue, Some(ItemStatus::Claimed), Some(ItemStatus::Completed), 1)?;
     changed(tx, item.queue, item.concurrency_key.as_deref())?;
     Ok(completed)
 }
@@ -300,7 +301,7 @@ pub(crate) fn fail(tx: &Tx<'_>, arguments: FailItem) -> Result<Failed> {
         retryable: arguments.retryable.unwrap_or(true),
         delay_ms: arguments.delay_ms,
         events,
-        settlement: &|ended| Settlement::of("fail", &digest, &answer(ended)).map(Some),
+        settlement: &|ended| Some(Settlement::of("fail", &digest, &answer(ended))),
     };
     Ok(answer(end_delivery(tx, &item, ending)?))
 }
@@ -328,7 +329,7 @@ pub(crate) fn release(tx: &Tx<'_>, arguments: ReleaseItem) -> Result<Released> {
         retryable: true,
         delay_ms: arguments.delay_ms,
         events: Vec::new(),
-        settlement: &|ended| Settlement::of("release", &digest, &answer(ended)).map(Some),
+        settlement: &|ended| Some(Settlement::of("release", &digest, &answer(ended))),
     };
     Ok(answer(end_delivery(tx, &item, ending)?))
 }

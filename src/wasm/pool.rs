@@ -12,8 +12,8 @@ use crate::error::{Error, ErrorCode, Result};
 /// The database's name within its pool.
 pub(super) const DATABASE: &str = "store.db";
 
-/// The files that one database needs at most (itself, its WAL, its journal), with room for a second one that takes its place.
-const SLOTS: usize = 6;
+/// The files that one database needs at most: itself, its WAL, its journal; and one to spare. Each takes time at opening.
+const SLOTS: usize = 4;
 
 #[derive(Default)]
 struct Host;

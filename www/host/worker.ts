@@ -100,13 +100,16 @@ function stand(): void {
 
   async function boot(): Promise<void> {
     const { name, wasmUrl } = options;
+    // While it loads, what can be done without it is done. Where it fails, that is told below.
+    const loading = loadWasm(wasmUrl);
+    loading.catch(() => {});
     if (navigator.locks) await holdLock(aliveLock(id));
     post({ type: "waiting", reason: "its WebAssembly is still loading" });
     const missing = options.storage === "memory" ? undefined : await missingOpfs();
     if (missing !== undefined && options.storage === "opfs") {
       throw unavailable(`There is no storage "opfs" here: ${missing}. Memory is what storage "auto" would take.`);
     }
-    await loadWasm(wasmUrl);
+    await loading;
     if (options.storage === "memory" || missing !== undefined) {
       await own({ ...options, storage: "memory" }, () => {}, missing);
       return;
@@ -150,7 +153,6 @@ function stand(): void {
     const timer = setInterval(() => look(directory), lookMs);
     owning = { host, owner, receive: owner.connect({ post }, true), release, timer };
     epoch = Math.max(sharedNow(), heard + 1);
-    forgetClients();
     announce();
     post({ type: "owning", epoch });
   }
