@@ -66,6 +66,7 @@ async function oneTab(chromium, samples, { rounds, say, each, flight }) {
     for (const [work, name] of Object.entries(oneByOne)) {
       for (const engine of rotated(engines, round)) samples.add("browser", name, engine, await inPage("inTurn", engine, work, each));
     }
+    samples.add("browser", foldedAnew, "runkeep", await inPage("inTurn", "runkeep", "stateAnew", each));
     for (const work of ["append", "enqueue"]) {
       for (const engine of rotated(engines, round)) {
         const count = flightOf(engine, flight);
@@ -141,6 +142,7 @@ async function fourTabs(chromium, samples, { rounds, say, each }) {
 }
 
 const roundTrip = "empty round trip";
+const foldedAnew = "materialize at a sequence of them";
 const openCold = "open, no store yet";
 const openWarm = `open, ${seeded.toLocaleString("en")} items and events`;
 const fromFollowers = "append an event, from 3 tabs at once";

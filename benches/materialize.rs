@@ -28,11 +28,12 @@ fn main() -> Result<()> {
     let mut times = Vec::new();
     for n in EVENTS - NODES..EVENTS {
         store.call("events.appendMany", &format!(r#"{{"executionId":"run","events":[{}]}}"#, event(n)))?;
-        // The fastest of five, which other work of the machine has not disturbed.
+        // With a sequence it is folded anew each time. The fastest of five, which other work of the machine has not disturbed.
+        let at = Some(n as i64 + 1);
         let mut fastest = Duration::MAX;
         for _ in 0..5 {
             let began = now();
-            let fold = store.executions().materialize(Materialize { id: "run".parse()?, at: None })?;
+            let fold = store.executions().materialize(Materialize { id: "run".parse()?, at })?;
             fastest = fastest.min(began.elapsed());
             assert_eq!(fold.completed_nodes.len(), NODES);
         }

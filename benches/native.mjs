@@ -16,7 +16,7 @@ const JAMJET_CLAIM_LIMIT = 100;
 const JAMJET_PENDING = 60_000;
 
 const WRITES = ["append", "enqueue", "claim_complete"];
-const READS = ["list_executions", "list_items", "list_events", "materialize"];
+const READS = ["list_executions", "list_items", "list_events", "materialize_at", "materialize"];
 
 /** How many operations a turn has: enough of those that write for a checkpoint of the WAL to be among them. */
 const iterations = (work, synchronous) => (READS.includes(work) ? 100 : synchronous === "full" ? 150 : 250);

@@ -7,7 +7,8 @@
 //!
 //! - `append`: a `node_completed` event with a patch of one key for the state, into ten running executions in turn. Beside them the store
 //!   holds `rows` events, in logs of 1,000.
-//! - `materialize`: the fold of one of those logs, each in turn: a snapshot at 950, and 50 events after it.
+//! - `materialize_at`: the fold of one of those logs at its last sequence, each in turn: from a snapshot at 950, and 50 events after it.
+//! - `materialize`: the same without a sequence, which the store knows in memory once it has been asked for.
 //! - `list_events`: 100 of such a log.
 //! - `enqueue`, `claim_complete`: in a queue with `rows` pending items, of ten executions. A claim takes one item.
 //! - `list_items`: 100 of those. `list_executions`: 100 of `rows` executions.
@@ -62,7 +63,7 @@ pub trait Engine {
     fn list_executions(&self, after: i64) -> Result<Self::Executions>;
     fn list_items(&self, after: i64) -> Result<Self::Items>;
     fn list_events(&self, execution: Name, after: i64) -> Result<Self::Events>;
-    fn materialize(&self, execution: Name) -> Result<Self::Materialized>;
+    fn materialize(&self, execution: Name, at: Option<i64>) -> Result<Self::Materialized>;
 }
 
 impl Engine for Store {
@@ -111,8 +112,8 @@ impl Engine for Store {
         Ok(self.events().list(ListEvents { execution_id: execution, after: Some(after), ..Default::default() })?)
     }
 
-    fn materialize(&self, execution: Name) -> Result<Materialized> {
-        Ok(self.executions().materialize(Materialize { id: execution, at: None })?)
+    fn materialize(&self, execution: Name, at: Option<i64>) -> Result<Materialized> {
+        Ok(self.executions().materialize(Materialize { id: execution, at })?)
     }
 }
 
@@ -158,12 +159,13 @@ enum Work {
     ListItems,
     ListEvents,
     Materialize,
+    MaterializeAt,
 }
 
 impl Work {
     fn family(self) -> Family {
         match self {
-            Self::Append | Self::ListEvents | Self::Materialize => Family::Logs,
+            Self::Append | Self::ListEvents | Self::Materialize | Self::MaterializeAt => Family::Logs,
             Self::Enqueue | Self::ClaimComplete | Self::ListItems => Family::Queue,
             Self::ListExecutions => Family::Executions,
         }
@@ -215,9 +217,9 @@ fn measure<E: Engine>(world: &mut World<E>, work: Work, iterations: u32) -> Resu
                 let execution = some_log()?;
                 took += time(|| engine.list_events(execution, somewhere % (LOG - 100)))?;
             }
-            Work::Materialize => {
-                let execution = some_log()?;
-                took += time(|| engine.materialize(execution))?;
+            Work::Materialize | Work::MaterializeAt => {
+                let (execution, at) = (some_log()?, matches!(work, Work::MaterializeAt).then_some(LOG));
+                took += time(|| engine.materialize(execution, at))?;
             }
         }
     }

@@ -13,6 +13,10 @@ function check(ok, what) {
   if (!ok) throw new Error(`the engine answers wrongly: ${what}`);
 }
 
+function checkState({ text, last }) {
+  check(text === largeState.text && last === largeState.last, "state");
+}
+
 const works = {
   append: async (store) => check((await store.append(made++)).created, "append"),
   enqueue: async (store) => check((await store.enqueue(made++)).created, "enqueue"),
@@ -21,10 +25,8 @@ const works = {
     check((await store.complete(item)).status === "completed", "complete");
   },
   list: async (store) => check((await store.list()).length === pageSize, "list"),
-  async state(store) {
-    const { text, last } = await store.state();
-    check(text === largeState.text && last === largeState.last, "state");
-  },
+  state: async (store) => checkState(await store.state()),
+  stateAnew: async (store) => checkState(await store.stateAnew()),
   nothing: (store) => store.nothing(),
 };
 

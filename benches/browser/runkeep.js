@@ -20,6 +20,8 @@ export async function open(name) {
     complete: (claimed) => store.queue.complete(claimed, { output }),
     list: async () => (await store.queue.list({ queue: listed, limit: pageSize })).items,
     state: async () => (await store.executions.materialize(large)).state,
+    // With a sequence it is folded anew each time.
+    stateAnew: async () => (await store.executions.materialize(large, { at: largeLog.length + 1 })).state,
     async counts() {
       const { pending, claimed, completed } = (await store.queues.stats({ queue })).counts;
       return { events: (await store.executions.get(run)).lastSequence, pending, claimed, completed };

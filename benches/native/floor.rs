@@ -289,7 +289,8 @@ impl Engine for Floor {
         self.page(EVENTS, (&execution, after + 1, i64::MAX))
     }
 
-    fn materialize(&self, execution: Name) -> Result<Materialized> {
+    // It is only asked for the last sequence.
+    fn materialize(&self, execution: Name, _: Option<i64>) -> Result<Materialized> {
         self.transaction("BEGIN DEFERRED", |_| {
             let (key, mut materialized, snapshot) = self
                 .prepare(

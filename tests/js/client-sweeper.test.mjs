@@ -29,8 +29,12 @@ function drive(context, reports, intervalMs = 1_000) {
   return { sweeps, sweeper, pass, end, fail };
 }
 
-test("sweeps at once, then an interval after each end", async (context) => {
+test("sweeps soon, after what the store was opened for, then an interval after each end", async (context) => {
   const { sweeps, pass, end } = drive(context);
+  assert.equal(sweeps.length, 0);
+  await pass(99);
+  assert.equal(sweeps.length, 0);
+  await pass(1);
   assert.equal(sweeps.length, 1);
   await pass(5_000);
   assert.equal(sweeps.length, 1, "one at a time");
@@ -43,6 +47,7 @@ test("sweeps at once, then an interval after each end", async (context) => {
 
 test("goes on at once while there is more, but not for ever", async (context) => {
   const { sweeps, pass, end } = drive(context);
+  await pass(100);
   for (let count = 1; count <= 25; count++) await end({ more: true });
   assert.equal(sweeps.length, 20);
   await pass(1_000);
@@ -59,6 +64,7 @@ test("sweeps when the page comes back to life", async (context) => {
     delete globalThis.addEventListener;
   });
   const { sweeps, sweeper, pass, end } = drive(context);
+  await pass(100);
   await end();
   let expected = 1;
   for (const event of ["online", "pageshow", "resume", "visibilitychange"]) {
@@ -83,6 +89,7 @@ test("sweeps when the page comes back to life", async (context) => {
 test("a failed sweep is tried again at the next tick; three in a row are worth one warning", async (context) => {
   const warn = context.mock.method(console, "warn", () => {});
   const { sweeps, pass, end, fail } = drive(context);
+  await pass(100);
   for (let count = 1; count <= 5; count++) {
     await fail();
     assert.equal(warn.mock.callCount(), count < 3 ? 0 : 1);
@@ -100,11 +107,18 @@ test("a failed sweep is tried again at the next tick; three in a row are worth o
 test("stops for good, in the middle of a sweep too", async (context) => {
   const warn = context.mock.method(console, "warn", () => {});
   const { sweeps, sweeper, pass, end } = drive(context);
+  await pass(100);
   sweeper.stop();
   await end({ more: true });
   await pass(10_000);
   assert.equal(sweeps.length, 1);
   assert.equal(warn.mock.callCount(), 0);
+});
+
+test("an interval that is shorter counts from the beginning", async (context) => {
+  const { sweeps, pass } = drive(context, [], 20);
+  await pass(20);
+  assert.equal(sweeps.length, 1);
 });
 
 test("its timer does not keep a process alive", async (context) => {
