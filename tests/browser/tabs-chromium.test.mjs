@@ -1,18 +1,37 @@
 // Many tabs, one store: what a test can do to Chromium alone. Crashes of pages, frozen and hidden tabs, the back/forward cache, full disks, cleared
 // site data, replies that get lost.
 import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, afterEach, before, test } from "node:test";
-import { openBrowser } from "./harness.mjs";
+import { root } from "../../scripts/run.mjs";
+import { openBrowser, testRoots } from "./harness.mjs";
 import { owners, tabsOf, until, visit } from "./tabs-kit.mjs";
+
+const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+const newerVersion = version.replace(/^\d/, "9");
 
 let browser;
 let opened = [];
 let kit;
+/** The package as the next version of it, of which nothing but the version is another. */
+const newer = mkdtempSync(join(tmpdir(), "runkeep-newer-"));
 before(async () => {
-  browser = await openBrowser();
+  const replaced = [];
+  for (const name of ["index.js", "client.js", "worker.js", "runkeep.wasm"]) {
+    // As bytes, of which the length stays the same.
+    const text = readFileSync(join(root, "dist", name), "latin1").replace(version, () => (replaced.push(name), newerVersion));
+    writeFileSync(join(newer, name), text, "latin1");
+  }
+  assert.deepEqual(replaced, ["client.js", "runkeep.wasm"], "the version is not where it was");
+  browser = await openBrowser({ roots: { ...testRoots, "/newer/": newer } });
   kit = tabsOf(browser);
 });
-after(() => browser.close());
+after(async () => {
+  await browser.close();
+  rmSync(newer, { recursive: true });
+});
 afterEach(async () => {
   const open = opened.filter((page) => !page.isClosed());
   opened = [];
@@ -347,4 +366,60 @@ test("a page of an older version is refused, and told to reload; the others go o
   await owner.evaluate(() => append(store, "run", 1));
   assert.deepEqual(await sequences(owner), [1]);
   await older.unrouteAll({ behavior: "wait" });
+});
+
+for (const count of [1, 3]) {
+  test(`a page of a newer version takes the store over from ${count} of an older one, which are told to reload`, async () => {
+    const name = newName();
+    const older = [];
+    for (let n = 0; n < count; n++) older.push(await tab(name));
+    await create(older[0]);
+    for (const page of older) {
+      await page.evaluate(() => {
+        window.told = [];
+        store.on("versionchange", ({ message }) => told.push(message));
+      });
+    }
+    const page = await tab();
+    const opening = page.evaluate(async (name) => {
+      window.runkeep = await import("/newer/index.js");
+      window.store = await open({ name });
+      return (({ version, owner }) => ({ version, owner }))(await store.info());
+    }, name);
+    assert.deepEqual(await opening, { version: newerVersion, owner: true });
+    for (const one of older) {
+      const { code, message } = await one.evaluate(() => outcome(append(store, "run", "old")));
+      assert.equal(code, "unsupported");
+      assert.ok(message.includes(`runkeep ${version}, and the store is held by ${newerVersion}: reload the page`), message);
+      const told = await one.evaluate(() => told);
+      assert.ok(told.length > 0 && told.every((message) => message.includes("reload")), JSON.stringify(told));
+    }
+    await page.evaluate(() => append(store, "run", "new"));
+    assert.deepEqual(await sequences(page), [1]);
+    // Those that were reloaded are of the newer version too.
+    await page.close();
+    await older[0].reload();
+    await visit(older[0], new URL("blank.html", browser.url).href);
+    await older[0].evaluate(async (name) => {
+      window.runkeep = await import("/newer/index.js");
+      window.store = await open({ name });
+      await append(store, "run", "newer");
+    }, name);
+    assert.deepEqual(await sequences(older[0]), [1, 2]);
+  });
+}
+
+test("a newer page that cannot take the store over yet does not take it from those who have it", async () => {
+  const name = newName();
+  const older = await tab(name);
+  await create(older);
+  const page = await tab();
+  const failed = page.evaluate(async (name) => {
+    window.runkeep = await import("/newer/index.js");
+    return outcome(open({ name, workerUrl: "/nothing.js", bootTimeoutMs: 1_500 }));
+  }, name);
+  assert.equal((await failed).code, "storage_unavailable");
+  await older.evaluate(() => append(store, "run", "mine"));
+  assert.deepEqual(await sequences(older), [1]);
+  browser.takeErrors();
 });

@@ -74,10 +74,23 @@ test("an older page is refused and told to reload; for a newer one the store is 
   assert.match(older.heard[0].error.message, /runkeep 1\.2\.2.*held by 1\.2\.3: reload the page/);
   assert.deepEqual(handedTo, []);
   const newer = join("newer", { version: "1.10.0" });
-  assert.equal(newer.heard[0].type, "refused");
+  assert.deepEqual([newer.heard, handedTo], [[], []], "its worker would not be the next in line");
+  newer.receive({ type: "state", visible: false, ready: true });
+  assert.deepEqual(newer.heard.map(({ type }) => type), ["leaving"]);
   assert.equal(own.heard.at(-1).type, "versionchange");
   assert.match(own.heard.at(-1).message, /1\.10\.0.*reload this page/);
   assert.deepEqual(handedTo, [""]);
+  join("newest", { version: "2.0.0", ready: true });
+  assert.deepEqual(handedTo, ["", ""]);
+});
+
+test("a page whose worker is of another version is told so, whichever is newer", () => {
+  for (const version of ["1.2.2", "1.10.0"]) {
+    const { join, handedTo } = setUp();
+    const own = join("own", { isOwn: true, version, ready: true });
+    assert.deepEqual(own.heard.map(({ type, error }) => [type, error.code]), [["refused", "unsupported"]]);
+    assert.deepEqual(handedTo, []);
+  }
 });
 
 test("a hidden owner hands over to a visible client that is ready, after a second; at once where it can say no more", (context) => {

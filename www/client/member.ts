@@ -220,8 +220,9 @@ export class Member {
   }
 
   #found(owner: OwnerSeen): void {
-    if (this.isClosed || this.#gone.has(owner.id) || owner.id === this.#owner?.id) return;
-    if (this.#owner && this.#route?.ended === undefined && owner.epoch <= this.#owner.epoch) return;
+    if (this.isClosed || this.#gone.has(owner.id)) return;
+    // One that has given the store away may have got it again.
+    if (this.#owner && owner.epoch <= this.#owner.epoch && (owner.id === this.#owner.id || this.#route?.ended === undefined)) return;
     this.#route?.end("another tab has taken the store over");
     this.#owner = owner;
     const isOwn = owner.id === this.#worker?.id;

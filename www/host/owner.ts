@@ -109,11 +109,13 @@ export class Owner {
     const client: Client = { hello, link, isOwn, offset: sharedNow() - hello.now, withdrawals: new Map(), changes: undefined, unwatch: new AbortController() };
     const { version } = this.#info;
     if (hello.version !== version) {
-      const older = isOlder(hello.version, version);
-      const advice = older ? "reload the page" : "reload the other page, or close it";
-      const message = `This page runs runkeep ${hello.version}, and the store is held by ${version}: ${advice}.`;
+      // Its own page is served by no other worker.
+      if (!isOwn && isOlder(version, hello.version)) {
+        if (hello.ready) this.#giveWay(client);
+        return client;
+      }
+      const message = `This page runs runkeep ${hello.version}, and the store is held by ${version}: reload the page.`;
       link.post({ type: "refused", error: { code: "unsupported", message, details: { client: hello.version, owner: version }, retryable: false } });
-      if (!older) this.#giveWay(hello.version);
       return undefined;
     }
     this.#clients.set(hello.client, client);
@@ -124,10 +126,11 @@ export class Owner {
     return client;
   }
 
-  /** A newer version is there: its worker is the next in line. */
-  #giveWay(version: string): void {
-    const message = `This page runs runkeep ${this.#info.version}, and another page runs ${version}, which is newer: reload this page.`;
+  /** A newer version is there, and stands by. If others of this version are before it in line, they give way in turn. */
+  #giveWay({ hello, link }: Client): void {
+    const message = `This page runs runkeep ${this.#info.version}, and another page runs ${hello.version}, which is newer: reload this page.`;
     for (const { link } of this.#clients.values()) link.post({ type: "versionchange", message });
+    link.post({ type: "leaving", reason: message });
     this.#onHandOver("");
   }
 
@@ -162,7 +165,8 @@ export class Owner {
         break;
       case "state":
         client.hello = { ...client.hello, visible: message.visible, ready: message.ready };
-        this.#considerHandingOver(message.leaving);
+        if (client.hello.version === this.#info.version) this.#considerHandingOver(message.leaving);
+        else if (message.ready) this.#giveWay(client);
         break;
       case "goodbye":
         this.#forget(client);
