@@ -285,7 +285,7 @@ test("an owner that never answers, as a frozen one, is an error at the boot dead
     return { error: await rejection(open({ name, bootTimeoutMs: 500 })), ms: performance.now() - started };
   }, name);
   assert.deepEqual([error.code, error.ours, error.retryable], ["storage_unavailable", true, true]);
-  assert.match(error.message, /another tab or worker of this origin has it open, and does not answer: it may be frozen/);
+  assert.match(error.message, /another tab has it open, and does not answer: it may be frozen/);
   assert.ok(ms >= 500 && ms < 5_000, `${ms} ms`);
 
   // One that waits gets in as soon as it can.
@@ -318,11 +318,29 @@ test("a store opened in a worker of the page's own", async () => {
         const worker = new Worker("/opener.js", { type: "module" });
         worker.onmessage = ({ data }) => resolve(data);
         worker.onerror = (event) => reject(new Error(event.message));
-        worker.postMessage(name);
+        worker.postMessage({ name });
       }),
     newName(),
   );
   assert.equal(storage, "opfs");
+});
+
+test("a shared worker, which cannot start workers, has no store of its own in place of the one that pages see", async () => {
+  const page = await newPage();
+  const [byDefault, asked] = await page.evaluate(async (name) => {
+    const shared = new SharedWorker("/opener.js", { type: "module" });
+    const { port } = shared;
+    const openThere = (options) =>
+      new Promise((resolve, reject) => {
+        shared.onerror = (event) => reject(new Error(event.message));
+        port.onmessage = ({ data }) => resolve(data);
+        port.postMessage({ name, ...options });
+      });
+    return [await openThere({}), await openThere({ storage: "memory" })];
+  }, newName());
+  assert.equal(byDefault.code, "storage_unavailable");
+  assert.match(byDefault.message, /it needs a page, or a worker that can start workers, which shared workers cannot/);
+  assert.equal(asked, "memory");
 });
 
 test("a worker that cannot start is a clear error in bounded time", async () => {

@@ -60,8 +60,10 @@ test("a wrong shape is a rejection that says what was expected, and sends nothin
     [() => store.queue.complete("i1"), 'queue.complete: the first argument is an object with id and fence; got "i1".'],
     [() => store.queue.complete({ id: "i1" }), "queue.complete: the first argument is an object with id and fence; fence is missing."],
     [() => store.executions.get("e1", { signal: true }), "executions.get: signal is an AbortSignal; got true."],
-    [() => store.executions.get("e1", { timeoutMs: "1s" }), 'executions.get: timeoutMs is a number of milliseconds, at least 0; got "1s".'],
-    [() => store.executions.get("e1", { timeoutMs: NaN }), "executions.get: timeoutMs is a number of milliseconds, at least 0; got NaN."],
+    [() => store.executions.get("e1", { timeoutMs: "1s" }), 'executions.get: timeoutMs is a number of milliseconds, from 0 to 1,000,000,000; got "1s".'],
+    [() => store.executions.get("e1", { timeoutMs: NaN }), "executions.get: timeoutMs is a number of milliseconds, from 0 to 1,000,000,000; got NaN."],
+    // A timer takes no more than 2^31 - 1, and runs at once.
+    [() => store.executions.get("e1", { timeoutMs: 3e9 }), "executions.get: timeoutMs is a number of milliseconds, from 0 to 1,000,000,000; got 3000000000."],
     [() => store.queue.enqueue({ queue: "q", payload: { cost: NaN } }), "payload.cost is NaN, which JSON cannot hold."],
     [() => store.executions.list("running"), 'executions.list: argument 1 is an object; got "running".'],
   ];
@@ -159,6 +161,8 @@ test("options of openStore are checked, and named", async () => {
     [{ sweep: { intervalMs: -1 } }, /^sweep\.intervalMs must be/],
     [{ timeoutMs: "1" }, /^timeoutMs must be/],
     [{ bootTimeoutMs: Infinity }, /^bootTimeoutMs must be/],
+    ...["timeoutMs", "bootTimeoutMs"].map((option) => [{ [option]: 3e9 }, /Ms must be a number of milliseconds, from 0 to 1,000,000,000; got 3000000000\.$/]),
+    [{ sweep: { intervalMs: Number.MAX_SAFE_INTEGER } }, /^sweep\.intervalMs must be/],
     [{ wasmUrl: 5 }, /^wasmUrl must be a URL; got 5\.$/],
     [{ workerUrl: "not absolute" }, /^workerUrl must be a URL/],
     [null, /^openStore: expected an object, got null/],

@@ -39,6 +39,18 @@ test("a store in memory does a run from creation to its log", async () => {
   await store.close();
 });
 
+test("an interval that is no whole number of milliseconds sweeps like any other", async () => {
+  const store = await openStore({ name: "third", sweep: { intervalMs: 100 / 3 } });
+  await store.queue.enqueue({ queue: "q" });
+  const [item] = await store.queue.claim({ workerId: "w", queues: ["q"], leaseMs: 1 });
+  const end = performance.now() + 5_000;
+  while ((await store.queue.get(item.id)).status === "claimed") {
+    assert.ok(performance.now() < end, "no sweep has ended the lease");
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  await store.close();
+});
+
 test("info() says that it is memory, and why", async () => {
   const store = await openStore({ name: "info" });
   const info = await store.info();

@@ -149,6 +149,12 @@ test("a zagens store is imported whatever the order of its files", async () => {
   }
 });
 
+test("a signal that is none is refused by name", () =>
+  withStore(async (store) => {
+    const refused = { code: "invalid_argument", message: 'imports.codex: signal is an AbortSignal; got "x".' };
+    await assert.rejects(store.imports.codex([], { signal: "x" }), refused);
+  }));
+
 test("an aborted import rejects with the reason; the next one brings the rest, once", () =>
   withStore(async (store) => {
     const session = "s";

@@ -231,6 +231,18 @@ test("the store is closed: the snapshot says so, whoever subscribes later sees i
   assert.equal(late.getSnapshot().error.code, "closed");
 });
 
+test("a read that is under way when the store is closed does not make it look open", async () => {
+  const store = fakeStore();
+  store.delay = true;
+  const query = live(store);
+  const { seen } = watch(query);
+  await settled();
+  store.close();
+  await store.release();
+  assert.deepEqual(seen.map(({ status }) => status), ["error"]);
+  assert.equal(query.getSnapshot().error.code, "closed");
+});
+
 test("it only reads: what writes is refused by name, and not sent", async () => {
   const store = fakeStore();
   const { seen } = watch(live(store, (s) => s.executions.create({ workflowId: "w" })));

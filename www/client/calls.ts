@@ -119,9 +119,12 @@ function readArguments(operation: string, { subject, orObject, array }: Operatio
     args = { ...args, ...members };
   }
   checkSignal(operation, signal);
-  if (timeoutMs !== undefined && !isDuration(timeoutMs)) throw misused(operation, "timeoutMs is a number of milliseconds, at least 0", timeoutMs);
+  if (timeoutMs !== undefined && !isDuration(timeoutMs)) throw misused(operation, `timeoutMs is a number of ${ofMs}`, timeoutMs);
   return { args, options: { signal, timeoutMs } };
 }
+
+/** @internal What a duration is. */
+export const ofMs = "milliseconds, from 0 to 1,000,000,000";
 
 async function toBytes(operation: string, given: unknown): Promise<Uint8Array> {
   if (given instanceof Uint8Array) return given;
@@ -141,8 +144,9 @@ export function checkFunction(operation: string, expected: string, value: unknow
   if (typeof value !== "function") throw misused(operation, expected, value);
 }
 
+/** Two of them are less than the longest time that a timer takes. */
 export function isDuration(value: unknown): value is number {
-  return typeof value === "number" && Number.isFinite(value) && value >= 0;
+  return typeof value === "number" && value >= 0 && value <= 1e9;
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

@@ -1,5 +1,5 @@
 // Files of other programs, streamed to the store chunk by chunk: a file of any size passes through in bounded memory.
-import { checkFunction, checkMembers, misused, wrong } from "./calls.js";
+import { checkFunction, checkMembers, checkSignal, misused, wrong } from "./calls.js";
 import { isRunkeepError } from "./errors.js";
 import type { ImportedChunk, ImportChunk, SessionFormat } from "./generated.js";
 
@@ -299,7 +299,9 @@ function kindOf(head: Record<string, unknown> | undefined): number {
 }
 
 function readOptions(name: string, options: ImportOptions): ImportOptions {
-  checkMembers(`imports.${name}`, options, ["onProgress", "signal"]);
-  if (options.onProgress !== undefined) checkFunction(`imports.${name}`, "onProgress is a function", options.onProgress);
+  const operation = `imports.${name}`;
+  checkMembers(operation, options, ["onProgress", "signal"]);
+  checkSignal(operation, options.signal);
+  if (options.onProgress !== undefined) checkFunction(operation, "onProgress is a function", options.onProgress);
   return options;
 }

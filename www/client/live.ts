@@ -76,7 +76,10 @@ export class Live<Result> implements LiveQuery<Result> {
     try {
       this.#unfollow = this.#follow({
         onTick: ({ topics }) => (topics === undefined || concerns(this.#interest, topics)) && this.#refresh(),
-        onEnd: (error) => this.#failed(error),
+        onEnd: (error) => {
+          this.#unfollow = undefined;
+          this.#failed(error);
+        },
       });
     } catch (error) {
       // The store is closed. Whoever renders the snapshot sees it there.
@@ -108,7 +111,8 @@ export class Live<Result> implements LiveQuery<Result> {
       try {
         const data = await this.#query();
         this.#retryMs = firstRetryMs;
-        this.#set({ status: "ready", data });
+        // What was under way when the store was closed comes too late.
+        if (this.#unfollow) this.#set({ status: "ready", data });
       } catch (error) {
         // It may have failed before it came to ask for everything.
         for (const [topic, ids] of before) add(this.#interest, topic, ids);

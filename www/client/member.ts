@@ -195,7 +195,7 @@ export class Member {
         this.#found({ id: worker.id, epoch: message.epoch });
         break;
       case "disowned":
-        this.#ended(worker.id, "the store was given to another tab", false);
+        this.#ended(worker.id, "another tab has taken the store over", false);
         break;
       case "failed":
         this.#fail(toRunkeepError(message.error));

@@ -8,6 +8,7 @@ import {
   checkMembers,
   describe,
   isDuration,
+  ofMs,
   misused,
   wrong,
   type BatchCall,
@@ -173,8 +174,8 @@ export function checkStorage(storage: unknown): void {
 }
 
 function duration(option: string, value: unknown, byDefault: number): number {
-  if (value !== undefined && !isDuration(value)) throw wrong(`${option} must be a number of milliseconds, at least 0`, value);
-  return value || byDefault;
+  if (value !== undefined && !isDuration(value)) throw wrong(`${option} must be a number of ${ofMs}`, value);
+  return Math.ceil(value ?? 0) || byDefault;
 }
 
 function absoluteUrl(option: string, value: unknown): string | undefined {

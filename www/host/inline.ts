@@ -9,8 +9,9 @@ const { setImmediate } = globalThis as { setImmediate?: (task: () => void) => vo
 const schedule = setImmediate ?? ((task: () => void) => void setTimeout(task, 0));
 
 export async function startInline(options: BootOptions): Promise<Transport> {
-  if (options.storage === "opfs") {
-    throw unavailable('There is no storage "opfs" here: it needs a browser page, or a worker that can start workers; use storage "memory".');
+  // A shared worker is part of a browser, whose data it would not see in memory.
+  if (options.storage === "opfs" || (options.storage === "auto" && "WorkerGlobalScope" in globalThis)) {
+    throw unavailable('There is no storage "opfs" here: it needs a page, or a worker that can start workers, which shared workers cannot; otherwise use storage "memory".');
   }
   await loadWasm(options.wasmUrl);
   const { engine, info } = await openEngine({ ...options, storage: "memory" });

@@ -85,7 +85,7 @@ function stand(): void {
         break;
       case "visitor":
         if (owning) serve(port!);
-        else port!.postMessage({ type: "leaving", reason: "another tab has the store" } satisfies FromOwner);
+        else port!.postMessage({ type: "leaving", reason: "another tab has taken the store over" } satisfies FromOwner);
         break;
       case "steal":
         steal();
@@ -126,7 +126,7 @@ function stand(): void {
   /** Stands by until the store's lock is there, and opens the store then. */
   async function take(): Promise<void> {
     post({ type: "standby" });
-    post({ type: "waiting", reason: "another tab or worker of this origin has it open, and does not answer: it may be frozen, or in a debugger" });
+    post({ type: "waiting", reason: "another tab has it open, and does not answer: it may be frozen, or in a debugger" });
     const queue = new AbortController();
     const onLost = () => giveUp("another tab has taken the store over");
     const release = await new Promise<() => void>((resolve, reject) => {
@@ -191,7 +191,7 @@ function stand(): void {
       for (const part of directory.split("/")) folder = await folder.getDirectoryHandle(part);
     } catch (problem) {
       if (!(problem instanceof DOMException && problem.name === "NotFoundError")) return;
-      const message = `The data of the store ${JSON.stringify(options.name)} was removed while it was open, as by clearing the site's data. Close it and open it anew.`;
+      const message = `The data of the store ${JSON.stringify(options.name)} was removed while it was open, as by clearing the site's data. Reload the page.`;
       if (isLost) return;
       isLost = true;
       owning?.owner.lose({ code: "storage_lost", message, retryable: false } satisfies ErrorData);
@@ -206,7 +206,7 @@ function stand(): void {
     if (!owning) return;
     const { owner, release } = owning;
     const given = to === "" ? undefined : { type: "takeOver" as const };
-    giveUp("another tab takes the store over", () => given && owner.post(to, given));
+    giveUp("another tab has taken the store over", () => given && owner.post(to, given));
     // Stealing ends our hold by itself.
     if (given) await new Promise((resolve) => setTimeout(resolve, takeOverMs));
     release();
