@@ -246,6 +246,19 @@ for (const [title, start] of [
       }
     });
 
+    test("a tab that makes no call hears that it has the store open now", async () => {
+      const name = newName();
+      const owner = await tab(name);
+      const other = await tab(name);
+      await other.evaluate(() => {
+        window.told = [];
+        store.on("ownerchange", (detail) => told.push(detail.owner));
+      });
+      await owner.close();
+      await until(() => other.evaluate(() => told.length > 0), "the event");
+      assert.deepEqual(await other.evaluate(async () => [told, (await store.info()).owner]), [[true], true]);
+    });
+
     test("of several tabs that drive sweeps, each does so, and what is due is fired once", async () => {
       const name = newName();
       const tabs = await Promise.all(range(3).map(() => tab(name, { sweep: { intervalMs: 20 } })));

@@ -153,7 +153,7 @@ export class Connection {
       return (await this.call("sweep", JSON.stringify({ intervalMs }), { writes: true, timeoutMs })) as { more: boolean };
     }
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const late = new Promise<never>((_, reject) => (timer = setTimeout(() => reject(new RunkeepError("timeout", "The sweep was not answered in time.")), timeoutMs)));
+    const late = new Promise<never>((_, reject) => (timer = setTimeout(() => reject(new RunkeepError("timeout", "The sweep is late.")), timeoutMs)));
     try {
       return this.#read(await Promise.race([transport.tick(intervalMs, this.#now?.()), late])) as { more: boolean };
     } catch (error) {
@@ -232,7 +232,8 @@ export class Connection {
 
   /** Who listens hears of the next owner, without a call being made. */
   #onTransportEnd(transport: Transport): void {
-    if (this.#transport !== transport || this.#over || this.#isSuspended || this.#changeListeners.size === 0) return;
+    // Where nobody listens, the next call finds the new way.
+    if (this.#transport !== transport || this.#over || this.#isSuspended || !(this.#changeListeners.size + this.#eventListeners.size)) return;
     if (this.#info?.storage === "memory") this.#lose(transport);
     else this.open(reconnectAttempts).catch((error) => this.#rejectAll(error));
   }
