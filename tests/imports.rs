@@ -659,3 +659,52 @@ fn a_suspended_tenant_imports_nothing() {
     let refused = store.for_tenant("t").imports().read(SessionFormat::Codex, "a", &bytes[..], |_| true).unwrap_err();
     assert_eq!(refused.code(), runkeep::ErrorCode::TenantSuspended);
 }
+
+/// Asserts that four times as much takes less than eight times as long: the square of it would take sixteen times.
+fn grows_with(what: &str, much: usize, file: impl Fn(usize) -> String) {
+    let time = |count: usize| {
+        let bytes = file(count);
+        let once = |_| {
+            let (store, _) = common::in_memory();
+            let start = std::time::Instant::now();
+            let report = read(&store, SessionFormat::ClaudeCode, bytes.as_bytes());
+            assert_eq!(report.rejected, [], "{what}");
+            start.elapsed()
+        };
+        // Others use this machine too.
+        (0..2).map(once).min().unwrap()
+    };
+    let (some, more) = (time(much), time(4 * much));
+    assert!(more < 8 * some, "{what}: {much} take {some:?}, four times as many {more:?}");
+}
+
+#[test]
+fn the_time_grows_with_the_size() {
+    grows_with("keys", 10_000, |count| {
+        let mut record: serde_json::Value = serde_json::from_str(&said("s", "u1", 1, prompt("Go"))).unwrap();
+        record.as_object_mut().unwrap().extend((0..count).map(|key| (format!("key{key}"), key.into())));
+        record.to_string()
+    });
+    let call = |number: usize| {
+        let block = serde_json::json!({ "type": "tool_use", "id": format!("toolu_{number:032}"), "name": "Read", "input": {} });
+        let message = serde_json::json!({ "role": "assistant", "id": "m", "content": [block] });
+        said("s", &format!("a{number}"), 2, message)
+    };
+    grows_with("open calls", 4_000, |count| said("s", "u1", 1, prompt("Go")) + &(0..count).map(call).collect::<String>());
+    grows_with("unknown types", 1_000, |count| {
+        let record = |number| format!("{{\"type\":\"new{number}\",\"uuid\":\"x{number}\"}}");
+        said("s", "u1", 1, prompt("Go")) + &(0..count).map(record).collect::<String>()
+    });
+}
+
+#[test]
+fn of_members_with_one_name_the_last_counts() {
+    let (store, _) = common::in_memory();
+    let first = r#"{"sessionId":"not this","type":"summary","uuid":"u1","a":1,"b":2,"#;
+    let last = r#""type":"user","sessionId":"s","a":3,"message":{"content":"lost","role":"user","content":"Go"}}"#;
+    let report = read(&store, SessionFormat::ClaudeCode, format!("{first}{last}").as_bytes());
+    assert_eq!((report.imported, report.thread_id.as_deref()), (1, Some("s")));
+    let item = items(&store, "s").remove(0);
+    assert_eq!((item.kind, item.text.to_string()), (ItemKind::UserMessage, "Go".to_owned()));
+    assert_eq!(item.metadata.unwrap().as_str(), r#"{"uuid":"u1","b":2,"sessionId":"s","a":3}"#);
+}

@@ -240,12 +240,12 @@ fn call(
         _ => ItemKind::ToolCall,
     };
     let turn = import.turn(record)?;
-    turn.called(&call);
     if !is_side {
         turn.is_answered = false;
         turn.ends_as = None;
         turn.error = None;
     }
+    import.called(&call);
     let (tool, id) = (quoted(&name), quoted(&call));
     let input = object.raw("input").map_or("null", |input| input.get());
     let more = object.without(&["type", "id", "name", "input"]);

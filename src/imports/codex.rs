@@ -196,7 +196,7 @@ fn item(import: &mut Import<'_, '_>, record: &Record<'_>, item: &Object<'_>, is_
             match item.text("role").as_deref() {
                 Some("assistant") => said(import, record, item, ItemKind::AssistantMessage, text, &["type", "role", "content"]),
                 Some("user") if is_bare && !is_of_the_program(&text) => {
-                    let goes_on = import.state.turn.as_ref().is_some_and(|turn| !turn.is_answered && turn.open_calls.is_empty());
+                    let goes_on = import.state.turn.as_ref().is_some_and(|turn| !turn.is_answered) && !import.waits();
                     if goes_on {
                         return said(import, record, item, ItemKind::UserMessage, text, &["type", "role", "content"]);
                     }
@@ -275,7 +275,7 @@ fn call(import: &mut Import<'_, '_>, record: &Record<'_>, item: &Object<'_>, kin
     let is_done = item.raw("call_id").is_none();
     turn.is_answered = false;
     if let (Some(call), false) = (&call, is_done) {
-        turn.called(call);
+        import.called(call);
     }
     let (tool, call) = (quoted(&name), quoted(call.as_deref().unwrap_or_default()));
     let item = NewItem {

@@ -1,6 +1,7 @@
 //! Records of JSON lines, read without losing a digit: what is passed on stays the text that it was.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use serde::Deserializer;
 use serde_json::value::RawValue;
@@ -14,12 +15,11 @@ pub(super) struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de: 'a, 'a> serde::Deserialize<'de> for Object<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Pairs(pairs) = Pairs::deserialize(deserializer)?;
-        let mut members: Vec<(Cow<'de, str>, &'de RawValue)> = Vec::with_capacity(pairs.len());
-        for (key, value) in pairs {
-            members.retain(|(known, _)| *known != key);
-            members.push((key, value));
-        }
+        let Pairs(mut members) = Pairs::deserialize(deserializer)?;
+        let mut known = BTreeSet::new();
+        members.reverse();
+        members.retain(|(key, _)| known.insert(key.clone()));
+        members.reverse();
         Ok(Object(members))
     }
 }

@@ -1,6 +1,6 @@
 //! Session logs of coding assistants: JSON lines that become a thread, chunk by chunk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sha2::{Digest, Sha256};
 
@@ -86,6 +86,8 @@ arguments! {
         pending: Vec<Unplaced>,
         hopeless: bool,
         pub(super) turn: Option<OpenTurn>,
+        /// The tools that the open turn has called and that have not answered yet.
+        open_calls: Vec<String>,
         /// The time of the newest record that has one.
         pub(super) at: Option<i64>,
         /// The title that a prompt gave.
@@ -116,17 +118,7 @@ arguments! {
         /// How it ends, whatever came last.
         pub(super) ends_as: Option<End>,
         pub(super) error: Option<String>,
-        pub(super) open_calls: Vec<String>,
         pub(super) last_input: Option<i64>,
-    }
-}
-
-impl OpenTurn {
-    /// A tool was called, and has not answered yet.
-    pub(super) fn called(&mut self, call: &str) {
-        if !self.open_calls.iter().any(|open| open == call) {
-            self.open_calls.push(call.to_owned());
-        }
     }
 }
 
@@ -168,6 +160,9 @@ pub(crate) fn chunk(tx: &Tx<'_>, arguments: ImportChunk) -> Result<ImportedChunk
         state,
         conversation: None,
         turn: None,
+        open_calls: BTreeSet::new(),
+        undo: Vec::new(),
+        unknown: None,
         report: ImportedChunk {
             state: Json::default(),
             thread_id: None,
@@ -178,6 +173,7 @@ pub(crate) fn chunk(tx: &Tx<'_>, arguments: ImportChunk) -> Result<ImportedChunk
             unknown_types: BTreeMap::new(),
         },
     };
+    import.open_calls.extend(std::mem::take(&mut import.state.open_calls));
     if let Some(id) = import.state.thread.clone() {
         import.conversation = Conversation::find(tx, &id)?;
         if import.conversation.is_none() {
@@ -203,7 +199,19 @@ pub(super) struct Import<'t, 'c> {
     pub(super) conversation: Option<Conversation>,
     /// The key of the open turn, once it is known.
     turn: Option<(Name, i64)>,
+    /// Those of the state. There may be many, and a record changes few: what it changed is undone where it fails.
+    open_calls: BTreeSet<String>,
+    undo: Vec<Undo>,
+    /// The unknown type of the record that is being imported.
+    unknown: Option<String>,
     pub(super) report: ImportedChunk,
+}
+
+/// What brings the open calls back to where they were.
+enum Undo {
+    Insert(String),
+    Remove(String),
+    Replace(BTreeSet<String>),
 }
 
 /// A record of a file.
@@ -333,7 +341,7 @@ impl Import<'_, '_> {
         };
         let own = object.text("timestamp").and_then(|text| foreign::time(&text).ok()).filter(|at| *at >= 0);
         let at = own.or(self.state.at).unwrap_or(self.tx.now);
-        let before = (self.state.clone(), self.conversation.clone(), self.turn.clone(), self.report.unknown_types.clone());
+        let before = (self.state.clone(), self.conversation.clone(), self.turn.clone());
         let tx = self.tx;
         let outcome = tx.attempt(|tx| {
             let conversation = self.conversation()?;
@@ -350,16 +358,55 @@ impl Import<'_, '_> {
             };
             Ok((known, problem))
         })?;
+        if outcome.is_err() {
+            (self.state, self.conversation, self.turn) = before;
+        }
+        self.settle(line, outcome);
+        Ok(())
+    }
+
+    /// Counts what became of a record.
+    pub(super) fn settle(&mut self, line: i64, outcome: Result<(Known, Option<String>)>) {
+        let (undo, unknown) = (std::mem::take(&mut self.undo), self.unknown.take());
         match outcome {
+            Err(error) => {
+                for change in undo.into_iter().rev() {
+                    match change {
+                        Undo::Insert(call) => _ = self.open_calls.insert(call),
+                        Undo::Remove(call) => _ = self.open_calls.remove(&call),
+                        Undo::Replace(calls) => self.open_calls = calls,
+                    }
+                }
+                return self.reject(line, error.message());
+            }
             Ok((_, Some(problem))) => self.reject(line, problem),
             Ok((Known::New, None)) => self.report.imported += 1,
             Ok(_) => self.report.skipped += 1,
-            Err(error) => {
-                (self.state, self.conversation, self.turn, self.report.unknown_types) = before;
-                self.reject(line, error.message());
-            }
         }
-        Ok(())
+        if let Some(kind) = unknown {
+            *self.report.unknown_types.entry(kind).or_default() += 1;
+        }
+    }
+
+    /// A tool was called, and has not answered yet.
+    pub(super) fn called(&mut self, call: &str) {
+        // An id may be of any length.
+        let call = hex(&mark(&[call]));
+        if self.open_calls.insert(call.clone()) {
+            self.undo.push(Undo::Remove(call));
+        }
+    }
+
+    fn answered(&mut self, call: &str) {
+        let call = hex(&mark(&[call]));
+        if self.open_calls.remove(&call) {
+            self.undo.push(Undo::Insert(call));
+        }
+    }
+
+    /// Whether a tool of the open turn has not answered yet.
+    pub(super) fn waits(&self) -> bool {
+        !self.open_calls.is_empty()
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -374,6 +421,7 @@ impl Import<'_, '_> {
             conversation.save(self.tx)?;
             self.report.thread_id = Some(conversation.id.to_string());
         }
+        self.state.open_calls = self.open_calls.into_iter().collect();
         self.report.state = Json::of(&self.state)?;
         Ok(self.report)
     }
@@ -411,15 +459,7 @@ impl Import<'_, '_> {
             let key = self.conversation()?.turn(tx, turn)?;
             self.turn = Some((id.clone(), key));
         }
-        self.state.turn = Some(OpenTurn {
-            id,
-            at: record.at,
-            is_answered: false,
-            ends_as: None,
-            error: None,
-            open_calls: Vec::new(),
-            last_input: None,
-        });
+        self.state.turn = Some(OpenTurn { id, at: record.at, is_answered: false, ends_as: None, error: None, last_input: None });
         Ok(())
     }
 
@@ -452,13 +492,16 @@ impl Import<'_, '_> {
     pub(super) fn end_turn(&mut self) -> Result<()> {
         let key = self.turn_key()?;
         let Some(turn) = self.state.turn.take() else { return Ok(()) };
+        let open_calls = std::mem::take(&mut self.open_calls);
+        let waits = !open_calls.is_empty();
+        self.undo.push(Undo::Replace(open_calls));
         // Somebody has deleted it.
         let Some(key) = key else { return Ok(()) };
         let status = match turn.ends_as {
             Some(End::Failed) => TurnStatus::Failed,
             Some(End::Interrupted) => TurnStatus::Interrupted,
             Some(End::Completed) => TurnStatus::Completed,
-            None if turn.is_answered && turn.open_calls.is_empty() => TurnStatus::Completed,
+            None if turn.is_answered && !waits => TurnStatus::Completed,
             None => TurnStatus::Interrupted,
         };
         let error = turn.error.map(|message| Json::from(serde_json::json!({ "message": message })));
@@ -501,8 +544,8 @@ impl Import<'_, '_> {
         failed: bool,
         more: Option<Json>,
     ) -> Result<()> {
+        self.answered(call);
         if let Some(turn) = &mut self.state.turn {
-            turn.open_calls.retain(|open| open != call);
             turn.is_answered = false;
             turn.at = turn.at.max(record.at);
         }
@@ -547,7 +590,7 @@ impl Import<'_, '_> {
     }
 
     pub(super) fn count_unknown(&mut self, kind: &str) {
-        *self.report.unknown_types.entry(gist(kind)).or_default() += 1;
+        self.unknown = Some(gist(kind));
     }
 
     /// The title that a prompt gives, where the thread has none.

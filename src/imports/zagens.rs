@@ -65,15 +65,11 @@ fn one(import: &mut Import<'_, '_>, line: i64, text: &str, object: &Object<'_>) 
         };
         found.map(Some)
     })?;
-    match outcome {
-        Ok(None) => {}
-        Ok(Some((_, Some(problem)))) => import.reject(line, problem),
-        Ok(Some((Known::New, None))) => import.report.imported += 1,
-        Ok(Some(_)) => import.report.skipped += 1,
-        Err(error) => {
-            import.conversation = before;
-            import.reject(line, error.message());
-        }
+    if outcome.is_err() {
+        import.conversation = before;
+    }
+    if let Some(outcome) = outcome.transpose() {
+        import.settle(line, outcome);
     }
     // A file has what belongs to one thread, but need not.
     if let Some(conversation) = &mut import.conversation {
