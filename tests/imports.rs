@@ -708,3 +708,88 @@ fn of_members_with_one_name_the_last_counts() {
     assert_eq!((item.kind, item.text.to_string()), (ItemKind::UserMessage, "Go".to_owned()));
     assert_eq!(item.metadata.unwrap().as_str(), r#"{"uuid":"u1","b":2,"sessionId":"s","a":3}"#);
 }
+
+/// The same record of a side chain.
+fn of_agent(record: &str) -> String {
+    let mut record: serde_json::Value = serde_json::from_str(record).unwrap();
+    record["isSidechain"] = true.into();
+    record["agentId"] = "x".into();
+    record.to_string() + "\n"
+}
+
+fn called(id: &str, call: &str) -> serde_json::Value {
+    let content = serde_json::json!([{ "type": "tool_use", "id": call, "name": "Task", "input": { "prompt": "sub" } }]);
+    let usage = serde_json::json!({ "input_tokens": 1, "output_tokens": 1 });
+    serde_json::json!({ "role": "assistant", "id": id, "model": "claude-sonnet-4-5", "content": content, "usage": usage })
+}
+
+fn result(call: &str, text: &str) -> serde_json::Value {
+    serde_json::json!({ "role": "user", "content": [{ "type": "tool_result", "tool_use_id": call, "content": text }] })
+}
+
+#[test]
+fn a_side_chain_of_its_own_file_ends_as_it_ended() {
+    let main = [
+        said("s", "u1", 1, prompt("Do it")),
+        said("s", "u2", 2, called("m1", "task")),
+        said("s", "u3", 9, result("task", "Found")),
+        said("s", "u4", 10, answer("m2", "All done.", 5)),
+    ];
+    let mut agents = [
+        said("s", "a1", 3, prompt("Find it")),
+        said("s", "a2", 4, called("m3", "sub")),
+        said("s", "a3", 5, result("sub", "there")),
+        said("s", "a4", 8, answer("m4", "Found", 7)),
+    ]
+    .map(|record| of_agent(&record));
+    agents[3] = agents[3].replace("claude-sonnet-4-5", "claude-haiku-4-5");
+    let (main, agent) = (main.concat(), agents.concat());
+    for files in [[&main, &agent], [&agent, &main]] {
+        let (store, _) = common::in_memory();
+        for file in files {
+            let report = read(&store, SessionFormat::ClaudeCode, file.as_bytes());
+            assert_eq!((report.imported, report.rejected_count), (4, 0));
+        }
+        let found = turns(&store, "s");
+        let of = |summary: &str| found.iter().find(|turn| turn.input_summary == summary).unwrap();
+        assert_eq!(found.len(), 2);
+        assert!(found.iter().all(|turn| turn.status == TurnStatus::Completed), "{found:#?}");
+        assert_eq!(of("Find it").metadata.as_ref().unwrap().as_str(), r#"{"isSidechain":true,"agentId":"x"}"#);
+        let thread = common::call(&store, "threads.get", serde_json::json!({ "id": "s" }));
+        assert_eq!(thread["latestTurnId"], *of("Do it").id);
+        assert_eq!((&thread["title"], &thread["model"]), (&"Do it".into(), &"claude-sonnet-4-5".into()));
+    }
+
+    // Cut off, it is what it looks like, until the rest comes in; asked again, it waits for its answer.
+    let (store, _) = common::in_memory();
+    let end = |text: &str| {
+        read(&store, SessionFormat::ClaudeCode, text.as_bytes());
+        turns(&store, "s").iter().map(|turn| turn.status).collect::<Vec<_>>()
+    };
+    assert_eq!(end(&agents[..2].concat()), [TurnStatus::Interrupted]);
+    assert_eq!(end(&agent), [TurnStatus::Completed]);
+    let more = agent + &of_agent(&said("s", "a5", 11, prompt("Once more")));
+    assert_eq!(end(&more), [TurnStatus::Interrupted]);
+    assert_eq!(end(&(more + &of_agent(&said("s", "a6", 12, answer("m5", "Again", 7))))), [TurnStatus::Completed]);
+}
+
+#[test]
+fn a_side_chain_within_a_session_says_nothing_of_its_end() {
+    let (store, _) = common::in_memory();
+    // The agent is still at work when the session has answered.
+    let session = [
+        said("s", "u1", 1, prompt("Do it")),
+        of_agent(&said("s", "a1", 2, prompt("Find it"))),
+        of_agent(&said("s", "a2", 3, called("m1", "sub"))),
+        said("s", "u2", 4, answer("m2", "It is being looked for.", 5)),
+        of_agent(&said("s", "a3", 5, result("sub", "there"))),
+        of_agent(&said("s", "a4", 6, called("m3", "open"))),
+    ];
+    read(&store, SessionFormat::ClaudeCode, session.concat().as_bytes());
+    let found = turns(&store, "s");
+    assert_eq!(found.iter().map(|turn| turn.status).collect::<Vec<_>>(), [TurnStatus::Completed]);
+    assert_eq!(found[0].last_request_input_tokens, Some(103));
+    let ends: Vec<_> = items(&store, "s").iter().map(|item| item.status).collect();
+    use ThreadItemStatus::*;
+    assert_eq!(ends, [Completed, Completed, Completed, Completed, Interrupted]);
+}

@@ -109,9 +109,9 @@ fn user(import: &mut Import<'_, '_>, record: &Record<'_>, message: &Object<'_>) 
     if object.is_true("isCompactSummary") {
         return summary(import, record, &all_text(&blocks));
     }
-    let is_side = object.is_true("isSidechain");
     let mut rest = metadata(record, Some(message), &["message", "toolUseResult"]);
-    let mut is_prompt = !object.is_true("isMeta") && !is_side;
+    // What an agent is asked begins a turn only where the file has nothing of the one that asks.
+    let mut is_prompt = !object.is_true("isMeta") && (!record.is_side || import.state.turn.is_none());
     for (number, block) in blocks.iter().enumerate() {
         if block.kind == "tool_result" {
             let Some(of) = &block.object else { continue };
@@ -130,7 +130,7 @@ fn user(import: &mut Import<'_, '_>, record: &Record<'_>, message: &Object<'_>) 
         }
         let said = block.text.as_ref();
         if said.starts_with("[Request interrupted by user") {
-            if let Some(turn) = import.state.turn.as_mut().filter(|_| !is_side) {
+            if let Some(turn) = import.state.turn.as_mut().filter(|turn| turn.is_of(record)) {
                 turn.ends_as = Some(End::Interrupted);
                 turn.at = turn.at.max(record.at);
             }
@@ -155,13 +155,16 @@ fn user(import: &mut Import<'_, '_>, record: &Record<'_>, message: &Object<'_>) 
         }
         if std::mem::take(&mut is_prompt) && !blocks.iter().any(|block| block.kind == "tool_result") {
             let prompt = all_text(&blocks);
-            import.open_turn(record, &prompt, None)?;
-            if !prompt.starts_with('<') {
+            let of = record
+                .is_side
+                .then(|| ["isSidechain", "agentId"].iter().filter_map(|name| Some((*name, object.raw(name)?.get()))));
+            import.open_turn(record, &prompt, of.and_then(document))?;
+            if !prompt.starts_with('<') && !record.is_side {
                 import.title_of_prompt(record, &prompt)?;
             }
         } else {
             let turn = import.turn(record)?;
-            turn.is_answered = turn.is_answered && is_side;
+            turn.is_answered &= !turn.is_of(record);
         }
         add(import, record, number, block, ItemKind::UserMessage, &mut rest)?;
     }
@@ -196,15 +199,13 @@ fn summary(import: &mut Import<'_, '_>, record: &Record<'_>, text: &str) -> Resu
 }
 
 fn assistant(import: &mut Import<'_, '_>, record: &Record<'_>, message: &Object<'_>) -> Result<Option<String>> {
-    let object = record.object;
-    let is_side = object.is_true("isSidechain");
     let mut rest = metadata(record, Some(message), &["message"]);
-    let is_error = object.is_true("isApiErrorMessage");
+    let is_error = record.object.is_true("isApiErrorMessage");
     import.turn(record)?;
     for (number, block) in blocks(message).iter().enumerate() {
         let kind = match block.kind.as_ref() {
             "tool_use" | "server_tool_use" => {
-                call(import, record, block, &mut rest, is_side)?;
+                call(import, record, block, &mut rest)?;
                 continue;
             }
             _ if is_error => ItemKind::Error,
@@ -215,7 +216,7 @@ fn assistant(import: &mut Import<'_, '_>, record: &Record<'_>, message: &Object<
         };
         add(import, record, number, block, kind, &mut rest)?;
         let turn = import.turn(record)?;
-        if !is_side {
+        if turn.is_of(record) {
             turn.is_answered = kind == ItemKind::AssistantMessage || kind == ItemKind::Error;
             turn.ends_as = is_error.then_some(End::Failed);
             turn.error = is_error.then(|| gist(&block.text));
@@ -224,13 +225,7 @@ fn assistant(import: &mut Import<'_, '_>, record: &Record<'_>, message: &Object<
     usage(import, record, message)
 }
 
-fn call(
-    import: &mut Import<'_, '_>,
-    record: &Record<'_>,
-    block: &Block<'_>,
-    rest: &mut Option<Json>,
-    is_side: bool,
-) -> Result<()> {
+fn call(import: &mut Import<'_, '_>, record: &Record<'_>, block: &Block<'_>, rest: &mut Option<Json>) -> Result<()> {
     let Some(object) = &block.object else { return Ok(()) };
     let name = object.text("name").unwrap_or(Cow::Borrowed("tool"));
     let call = object.text("id").unwrap_or_else(|| Cow::Owned(hex(&record.mark)));
@@ -240,12 +235,12 @@ fn call(
         _ => ItemKind::ToolCall,
     };
     let turn = import.turn(record)?;
-    if !is_side {
+    if turn.is_of(record) {
         turn.is_answered = false;
         turn.ends_as = None;
         turn.error = None;
+        import.called(&call);
     }
-    import.called(&call);
     let (tool, id) = (quoted(&name), quoted(&call));
     let input = object.raw("input").map_or("null", |input| input.get());
     let more = object.without(&["type", "id", "name", "input"]);
@@ -308,11 +303,13 @@ fn usage(import: &mut Import<'_, '_>, record: &Record<'_>, message: &Object<'_>)
     }
     let input_tokens = sums[..3].iter().flatten().sum();
     let turn = import.turn(record)?;
-    turn.last_input = Some(input_tokens).filter(|tokens| *tokens > 0).or(turn.last_input);
+    if turn.is_of(record) && input_tokens > 0 {
+        turn.last_input = Some(input_tokens);
+    }
     let turn_id = turn.id.clone();
     let tx = import.tx;
-    // Models that are none, such as "<synthetic>", answer for the program itself.
-    if !model.starts_with('<') && import.state.model.is_none() {
+    // Models that are none, such as "<synthetic>", answer for the program itself. Agents may have others than the session.
+    if !model.starts_with('<') && !record.is_side && import.state.model.is_none() {
         if record.is_new {
             import.conversation()?.complete(tx, Some(&model), None)?;
         }

@@ -113,12 +113,21 @@ arguments! {
     pub(super) struct OpenTurn {
         pub(super) id: Name,
         pub(super) at: i64,
+        /// Whether a side chain began it, that is, the file holds one that stands for itself. What it says counts for no other turn.
+        pub(super) is_side: bool,
         /// Whether what came last is an answer.
         pub(super) is_answered: bool,
         /// How it ends, whatever came last.
         pub(super) ends_as: Option<End>,
         pub(super) error: Option<String>,
         pub(super) last_input: Option<i64>,
+    }
+}
+
+impl OpenTurn {
+    /// Whether a record tells how the turn ends: what side chains say inside another one's turn does not.
+    pub(super) fn is_of(&self, record: &Record<'_>) -> bool {
+        self.is_side || !record.is_side
     }
 }
 
@@ -224,6 +233,8 @@ pub(super) struct Record<'r> {
     pub(super) at: i64,
     /// Whether it is new; otherwise only the state moves on.
     pub(super) is_new: bool,
+    /// Whether it belongs to a side chain: what an agent says and does that the main one has called.
+    pub(super) is_side: bool,
 }
 
 impl Import<'_, '_> {
@@ -350,7 +361,8 @@ impl Import<'_, '_> {
                 (known == Known::Other).then(|| conversation.note(tx, &mark(&["again", text]), &mark(&[text]))).transpose()?;
             self.state.at = Some(at);
             let is_new = repeat.unwrap_or(known) == Known::New;
-            let record = Record { mark: called, text, object, at, is_new };
+            let is_side = self.format == SessionFormat::ClaudeCode && object.is_true("isSidechain");
+            let record = Record { mark: called, text, object, at, is_new, is_side };
             let problem = match self.format {
                 _ if repeat.is_some() => claude::repeat(self, &record)?,
                 SessionFormat::Codex => codex::record(self, &record)?,
@@ -454,18 +466,27 @@ impl Import<'_, '_> {
                 error: None,
                 steer_count: 0,
                 metadata,
+                is_side: record.is_side,
             };
             let tx = self.tx;
             let key = self.conversation()?.turn(tx, turn)?;
             self.turn = Some((id.clone(), key));
         }
-        self.state.turn = Some(OpenTurn { id, at: record.at, is_answered: false, ends_as: None, error: None, last_input: None });
+        self.state.turn = Some(OpenTurn {
+            id,
+            at: record.at,
+            is_side: record.is_side,
+            is_answered: false,
+            ends_as: None,
+            error: None,
+            last_input: None,
+        });
         Ok(())
     }
 
-    /// The key of the open turn; one is opened where there is none.
+    /// The open turn; one is opened where there is none that the record may belong to.
     pub(super) fn turn(&mut self, record: &Record<'_>) -> Result<&mut OpenTurn> {
-        if self.state.turn.is_none() {
+        if self.state.turn.as_ref().is_none_or(|turn| turn.is_side && !record.is_side) {
             self.open_turn(record, "", None)?;
         }
         match &mut self.state.turn {
@@ -546,7 +567,7 @@ impl Import<'_, '_> {
     ) -> Result<()> {
         self.answered(call);
         if let Some(turn) = &mut self.state.turn {
-            turn.is_answered = false;
+            turn.is_answered &= !turn.is_of(record);
             turn.at = turn.at.max(record.at);
         }
         if !record.is_new {

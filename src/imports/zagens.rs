@@ -218,6 +218,7 @@ fn turn(import: &mut Import<'_, '_>, text: &str, object: &Object<'_>) -> Result<
         error: error.transpose()?,
         steer_count: object.integer("steer_count").unwrap_or(0).max(0),
         metadata: Some(metadata(object, &ours)?),
+        is_side: false,
     };
     let conversation = import.conversation()?;
     conversation.turn(tx, imported)?;

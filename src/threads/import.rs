@@ -43,6 +43,8 @@ pub(crate) struct ImportedTurn {
     pub(crate) error: Option<Json>,
     pub(crate) steer_count: i64,
     pub(crate) metadata: Option<Json>,
+    /// Whether it ran beside the others: the thread's latest turn is another one, where there is one.
+    pub(crate) is_side: bool,
 }
 
 /// How a turn ended.
@@ -258,7 +260,9 @@ impl Conversation {
                 &turn.metadata,
             ),
         )?;
-        self.latest_turn_id = Some(turn.id.to_string());
+        if !turn.is_side || self.latest_turn_id.is_none() {
+            self.latest_turn_id = Some(turn.id.to_string());
+        }
         self.seen(turn.ended_at.unwrap_or(turn.created_at));
         Ok(key)
     }
