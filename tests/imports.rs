@@ -793,3 +793,126 @@ fn a_side_chain_within_a_session_says_nothing_of_its_end() {
     use ThreadItemStatus::*;
     assert_eq!(ends, [Completed, Completed, Completed, Completed, Interrupted]);
 }
+
+#[test]
+fn a_bad_name_or_figure_loses_nothing_else() {
+    let most: i64 = 1_000_000_000_000;
+    let long = "x".repeat(257);
+    let used = serde_json::json!({ "input_tokens": 3, "output_tokens": 4 });
+    let with = |name: &str, value: serde_json::Value| {
+        let mut message =
+            serde_json::json!({ "role": "assistant", "id": "m", "model": "claude-sonnet-4-5", "content": "Here", "usage": used });
+        if message.get(name).is_some() {
+            message[name] = value
+        } else {
+            message["usage"][name] = value
+        }
+        message
+    };
+    // What is wrong, whether it is counted all the same, and what the reason names.
+    for (message, counted, named) in [
+        (with("model", "".into()), true, "message.model: the name must not be empty"),
+        (with("model", long.as_str().into()), true, "message.model: the name is 257 bytes long"),
+        (with("model", "a\u{7}b".into()), true, "message.model: the name contains the control character U+0007"),
+        (with("id", "".into()), false, "message.id: the name must not be empty"),
+        (with("id", long.as_str().into()), false, "message.id: the name is 257 bytes long"),
+        (with("id", "a\nb".into()), false, "message.id: the name contains the control character U+000A"),
+        (
+            with("cache_read_input_tokens", most.into()),
+            false,
+            "cache_read_input_tokens and cache_creation_input_tokens are 1000000000003",
+        ),
+        (with("cache_read_input_tokens", (most + 1).into()), false, "cache_read_input_tokens is 1000000000001"),
+        (with("cache_creation_input_tokens", (-1).into()), false, "cache_creation_input_tokens is -1"),
+        (with("input_tokens", 2.5.into()), false, "input_tokens is 2.5"),
+        (with("output_tokens", "7".into()), false, "output_tokens is \"7\""),
+        (with("output_tokens", true.into()), false, "output_tokens is true"),
+    ] {
+        let (store, _) = common::in_memory();
+        let session = said("s", "u1", 1, prompt("Where?")) + &said("s", "u2", 2, message);
+        let report = read(&store, SessionFormat::ClaudeCode, session.as_bytes());
+        assert_eq!((report.imported, report.rejected_count, report.rejected[0].line), (1, 1, 2), "{named}");
+        assert!(report.rejected[0].reason.contains(named), "{}", report.rejected[0].reason);
+        assert_eq!(
+            items(&store, "s").iter().map(|item| item.text.to_string()).collect::<Vec<_>>(),
+            ["Where?", "Here"],
+            "{named}"
+        );
+        let records = store.usage().list(ListUsage::default()).unwrap().items;
+        let sums: Vec<_> = records.iter().map(|used| (used.model.as_str(), used.input_tokens, used.output_tokens)).collect();
+        assert_eq!(sums, if counted { vec![("unknown", 3, 4)] } else { vec![] }, "{named}");
+        assert_eq!(read(&store, SessionFormat::ClaudeCode, session.as_bytes()).imported, 0);
+    }
+    // A whole number is one, however it is written.
+    let (store, _) = common::in_memory();
+    let session = said("s", "u2", 2, with("output_tokens", 2.0.into()));
+    assert!(session.contains("2.0"));
+    assert_eq!(read(&store, SessionFormat::ClaudeCode, session.as_bytes()).rejected_count, 0);
+    assert_eq!(totals(&store), (3, 2, 0, 0, 1));
+}
+
+#[test]
+fn a_rollout_with_a_bad_model_or_figure_keeps_what_is_good() {
+    let record = |kind: &str, payload: serde_json::Value| {
+        serde_json::json!({ "timestamp": "2026-02-01T08:00:00Z", "type": kind, "payload": payload }).to_string() + "\n"
+    };
+    let used = |input: serde_json::Value, last: serde_json::Value| {
+        let total = serde_json::json!({ "input_tokens": input, "output_tokens": 1 });
+        let info = serde_json::json!({ "total_token_usage": total, "last_token_usage": { "input_tokens": last } });
+        record("event_msg", serde_json::json!({ "type": "token_count", "info": info }))
+    };
+    let (store, _) = common::in_memory();
+    // The longest id that is one: with a prefix it is too long.
+    let id = "p".repeat(256);
+    let rollout = [
+        record("session_meta", serde_json::json!({ "id": id })),
+        record("turn_context", serde_json::json!({ "model": "" })),
+        used(100.into(), 90.into()),
+        used(2.5.into(), 90.into()),
+        used((-1).into(), 90.into()),
+        used(300.into(), "80".into()),
+    ];
+    let report = read(&store, SessionFormat::Codex, rollout.concat().as_bytes());
+    let reasons: Vec<_> =
+        report.rejected.iter().map(|rejected| (rejected.line, rejected.reason.split(';').next().unwrap())).collect();
+    assert_eq!(
+        reasons,
+        [
+            (2, "payload.model: the name must not be empty (a name is 1 to 256 bytes of UTF-8)"),
+            (4, "its usage was not counted: input_tokens is 2.5"),
+            (5, "its usage was not counted: input_tokens is -1"),
+            (6, "last_token_usage: input_tokens is \"80\""),
+        ]
+    );
+    let records = store.usage().list(ListUsage::default()).unwrap().items;
+    let sums: Vec<_> = records.iter().map(|used| (used.model.as_str(), used.input_tokens, used.output_tokens)).collect();
+    assert_eq!(sums, [("unknown", 100, 1), ("unknown", 200, 0)]);
+    assert_eq!(turns(&store, &id)[0].last_request_input_tokens, Some(90));
+    assert_eq!(events(&store, &id)["codex:token_count"], 4);
+}
+
+#[test]
+fn a_zagens_turn_with_a_bad_model_or_figure_is_there() {
+    let (store, _) = common::in_memory();
+    let file = |value: serde_json::Value| read(&store, SessionFormat::Zagens, value.to_string().as_bytes());
+    let turn = |id: &str, thread: &str, used: serde_json::Value| {
+        let turn = serde_json::json!({ "id": id, "thread_id": thread, "status": "completed", "usage": used });
+        let report = file(turn);
+        let item = serde_json::json!({ "id": format!("i-{id}"), "turn_id": id, "kind": "user_message", "status": "completed" });
+        assert_eq!(file(item).imported, 1, "{report:?}");
+        report.rejected.into_iter().map(|rejected| rejected.reason).collect::<String>()
+    };
+    file(serde_json::json!({ "id": "b", "model": "" }));
+    file(serde_json::json!({ "id": "g", "model": "m" }));
+    let reason = turn("t1", "b", serde_json::json!({ "input_tokens": 5, "output_tokens": 1 }));
+    assert!(reason.starts_with("the model of the thread: the name must not be empty"), "{reason}");
+    let reason = turn("t2", "g", serde_json::json!({ "input_tokens": "5" }));
+    assert!(reason.starts_with("its usage was not counted: input_tokens is \"5\""), "{reason}");
+    let most: i64 = 1_000_000_000_000;
+    let reason = turn("t3", "g", serde_json::json!({ "prompt_cache_hit_tokens": most, "prompt_cache_miss_tokens": most }));
+    assert!(reason.contains("prompt_cache_miss_tokens are 2000000000000"), "{reason}");
+    assert_eq!(turn(&"t".repeat(250), "g", serde_json::json!({ "input_tokens": 7.0 })), "");
+    let records = store.usage().list(ListUsage::default()).unwrap().items;
+    let sums: Vec<_> = records.iter().map(|used| (used.model.as_str(), used.input_tokens)).collect();
+    assert_eq!(sums, [("unknown", 5), ("m", 7)]);
+}

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use super::foreign;
-use super::record::{Object, call_title, document, gist, json, object_of, quoted, text_of};
-use super::sessions::{End, Import, NewItem, Record, hex};
-use crate::error::Result;
+use super::record::{MOST_TOKENS, Object, call_title, document, gist, json, name, object_of, quoted, text_of};
+use super::sessions::{End, Import, NewItem, Record, hex, model, model_or_unknown, not_counted};
+use crate::error::{Error, Result};
 use crate::ids::Name;
 use crate::json::Json;
 use crate::threads::import::{ImportedThread, record_usage};
@@ -59,12 +59,12 @@ pub(super) fn record(import: &mut Import<'_, '_>, record: &Record<'_>) -> Result
 pub(super) fn repeat(import: &mut Import<'_, '_>, record: &Record<'_>) -> Result<Option<String>> {
     let kind = record.object.text("type").unwrap_or(Cow::Borrowed("record"));
     import.event(record, PREFIX, &kind)?;
+    let mut problem = None;
     if let ("assistant", Some(message)) = (kind.as_ref(), record.object.object("message")) {
-        usage(import, record, &message)?;
+        problem = usage(import, record, &message)?;
     }
-    Ok(Some(
-        "an earlier record has the same uuid and says something else; this one was kept as an event of the thread".to_owned(),
-    ))
+    let said = "an earlier record has the same uuid and says something else; this one was kept as an event of the thread";
+    Ok(Some(problem.map_or_else(|| said.to_owned(), |problem| format!("{said}; {problem}"))))
 }
 
 fn other(import: &mut Import<'_, '_>, record: &Record<'_>, kind: &str) -> Result<()> {
@@ -291,46 +291,50 @@ fn item_id(import: &Import<'_, '_>, record: &Record<'_>, number: usize) -> Resul
 /// Records what the response has used, as far as this record knows; the same response is on several.
 fn usage(import: &mut Import<'_, '_>, record: &Record<'_>, message: &Object<'_>) -> Result<Option<String>> {
     let (Some(used), Some(response)) = (message.object("usage"), message.text("id")) else { return Ok(None) };
-    let model = message.text("model").unwrap_or(Cow::Borrowed("unknown"));
-    let figure = |name: &str| used.integer(name);
-    let (read, write) = (figure("cache_read_input_tokens"), figure("cache_creation_input_tokens"));
-    let sums = [figure("input_tokens"), read, write, figure("output_tokens")];
-    if sums.iter().flatten().any(|tokens| !(0..=1_000_000_000_000).contains(tokens)) {
-        return Ok(Some(format!(
-            "its usage {} is none; it was not counted",
-            gist(used.without(&[]).unwrap_or_default().as_str())
-        )));
-    }
-    let input_tokens = sums[..3].iter().flatten().sum();
+    let (model, problem) = model("message.model", message.text("model").as_deref());
+    let mut given = match figures(&used, &response) {
+        Ok(given) => given,
+        Err(error) => return Ok(Some(not_counted(&error))),
+    };
     let turn = import.turn(record)?;
-    if turn.is_of(record) && input_tokens > 0 {
-        turn.last_input = Some(input_tokens);
+    if turn.is_of(record) && given.input_tokens > 0 {
+        turn.last_input = Some(given.input_tokens);
     }
-    let turn_id = turn.id.clone();
+    given.turn_id = turn.id.clone();
     let tx = import.tx;
     // Models that are none, such as "<synthetic>", answer for the program itself. Agents may have others than the session.
-    if !model.starts_with('<') && !record.is_side && import.state.model.is_none() {
+    let is_model = model.as_ref().is_none_or(|model| !model.starts_with('<'));
+    if is_model && !record.is_side && model.is_some() && import.state.model.is_none() {
         if record.is_new {
-            import.conversation()?.complete(tx, Some(&model), None)?;
+            import.conversation()?.complete(tx, model.as_deref(), None)?;
         }
-        import.state.model = Some(model.to_string());
+        import.state.model = model.clone();
     }
     if record.is_new {
-        let given = RecordUsage {
-            turn_id,
-            response_id: response.parse()?,
-            model: model.parse()?,
-            provider: (!model.starts_with('<')).then(|| "anthropic".parse()).transpose()?,
-            input_tokens,
-            output_tokens: figure("output_tokens").unwrap_or(0),
-            cache_read_tokens: read,
-            cache_write_tokens: write,
-            created_at: Some(record.at),
-            ..RecordUsage::default()
-        };
+        given.model = model_or_unknown(model)?;
+        given.provider = is_model.then(|| "anthropic".parse()).transpose()?;
+        given.created_at = Some(record.at);
         record_usage(tx, given)?;
     }
-    Ok(None)
+    Ok(problem)
+}
+
+fn figures(used: &Object<'_>, response: &str) -> Result<RecordUsage> {
+    let (read, write) = (used.tokens("cache_read_input_tokens")?, used.tokens("cache_creation_input_tokens")?);
+    let input_tokens = used.tokens("input_tokens")?.unwrap_or(0) + read.unwrap_or(0) + write.unwrap_or(0);
+    if input_tokens > MOST_TOKENS {
+        return Err(Error::invalid(format!(
+            "input_tokens, cache_read_input_tokens and cache_creation_input_tokens are {input_tokens} together, more than {MOST_TOKENS}"
+        )));
+    }
+    Ok(RecordUsage {
+        response_id: name("message.id", response)?,
+        input_tokens,
+        output_tokens: used.tokens("output_tokens")?.unwrap_or(0),
+        cache_read_tokens: read,
+        cache_write_tokens: write,
+        ..RecordUsage::default()
+    })
 }
 
 /// What a record says besides its content, under its own names.

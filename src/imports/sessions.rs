@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sha2::{Digest, Sha256};
 
-use super::record::{Object, gist};
+use super::record::{Object, gist, name};
 use super::{claude, codex, foreign, zagens};
 use crate::error::{Error, Result};
 use crate::ids::Name;
@@ -92,12 +92,12 @@ arguments! {
         pub(super) at: Option<i64>,
         /// The title that a prompt gave.
         pub(super) title: Option<String>,
-        pub(super) model: Option<String>,
+        pub(super) model: Option<Name>,
         pub(super) provider: Option<Name>,
         /// The item of a compaction whose summary is still to come.
         pub(super) compaction: Option<Name>,
         /// Under which session responses are counted, and what it had used: input, cached, output, reasoning.
-        pub(super) counted_as: Option<String>,
+        pub(super) counted_as: Option<Name>,
         pub(super) used: [i64; 4],
     }
 
@@ -138,6 +138,8 @@ words! {
         Interrupted = "interrupted",
     }
 }
+
+const UNKNOWN_MODEL: &str = "unknown";
 
 /// How much may come before the record that names the session.
 const MOST_PENDING: usize = 64;
@@ -602,8 +604,7 @@ impl Import<'_, '_> {
         if !record.is_new {
             return Ok(());
         }
-        let name = format!("{prefix}:{kind}");
-        let event_type = name.parse().or_else(|_| format!("{prefix}:{}", hex(&mark(&[kind]))).parse())?;
+        let event_type = prefixed(prefix, kind)?;
         let data = Json::parse(record.text)?;
         let turn = self.state.turn.as_ref().map(|turn| turn.id.clone());
         let (tx, at) = (self.tx, record.at);
@@ -644,6 +645,28 @@ pub(super) fn with_member(document: Option<&Json>, name: &str, value: &str) -> R
     let before = before.strip_suffix('}').unwrap_or("{");
     let comma = if before.trim_end().ends_with('{') { "" } else { "," };
     Json::parse(format!("{before}{comma}{}:{value}}}", super::record::quoted(name)))
+}
+
+/// A name of ours for something that has one of any length there.
+pub(super) fn prefixed(prefix: &str, text: &str) -> Result<Name> {
+    format!("{prefix}:{text}").parse().or_else(|_| format!("{prefix}:{}", hex(&mark(&[text]))).parse())
+}
+
+/// The model that was told. One that is no name counts as none, and what is wrong with it comes along.
+pub(super) fn model(path: &str, told: Option<&str>) -> (Option<Name>, Option<String>) {
+    match told.map(|told| name(path, told)).transpose() {
+        Ok(model) => (model, None),
+        Err(error) => (None, Some(format!("{}; its usage is counted under {UNKNOWN_MODEL:?}", error.message()))),
+    }
+}
+
+/// The model of usage that tells of none.
+pub(super) fn model_or_unknown(model: Option<Name>) -> Result<Name> {
+    model.map_or_else(|| UNKNOWN_MODEL.parse(), Ok)
+}
+
+pub(super) fn not_counted(error: &Error) -> String {
+    format!("its usage was not counted: {}", error.message())
 }
 
 /// 16 bytes that stand for these texts.
