@@ -916,3 +916,24 @@ fn a_zagens_turn_with_a_bad_model_or_figure_is_there() {
     let sums: Vec<_> = records.iter().map(|used| (used.model.as_str(), used.input_tokens)).collect();
     assert_eq!(sums, [("unknown", 5), ("m", 7)]);
 }
+
+#[test]
+fn what_comes_before_the_session_is_told_is_kept() {
+    let summary = |number: usize| format!("{{\"type\":\"summary\",\"summary\":\"Title {number}\",\"leafUuid\":\"l{number}\"}}\n");
+    let session = said("s", "u1", 1, prompt("Go"));
+    for count in [64, 65, 10_000] {
+        let (store, _) = common::in_memory();
+        let file = (0..count).map(summary).collect::<String>() + &session;
+        let report = read(&store, SessionFormat::ClaudeCode, file.as_bytes());
+        assert_eq!((report.imported, report.rejected_count), (count as i64 + 1, 0));
+        let thread = common::call(&store, "threads.get", serde_json::json!({ "id": "s" }));
+        assert_eq!(thread["title"], format!("Title {}", count - 1));
+    }
+    // Until it is too much to keep.
+    let (store, _) = common::in_memory();
+    let file = (0..60_000).map(summary).collect::<String>() + &session;
+    let report = read(&store, SessionFormat::ClaudeCode, file.as_bytes());
+    assert_eq!((report.imported, report.rejected_count), (1, 60_000));
+    assert_eq!(report.rejected.len(), 1000);
+    assert!(report.rejected[0].reason.contains("4 MiB"), "{}", report.rejected[0].reason);
+}

@@ -84,6 +84,7 @@ arguments! {
         pub(super) thread: Option<Name>,
         /// Records from before the one that names the session.
         pending: Vec<Unplaced>,
+        pending_bytes: usize,
         hopeless: bool,
         pub(super) turn: Option<OpenTurn>,
         /// The tools that the open turn has called and that have not answered yet.
@@ -141,9 +142,10 @@ words! {
 
 const UNKNOWN_MODEL: &str = "unknown";
 
-/// How much may come before the record that names the session.
-const MOST_PENDING: usize = 64;
-const MOST_PENDING_BYTES: usize = 1 << 20;
+/// How much may come before the record that names the session: it goes from chunk to chunk. Each record weighs something besides its text.
+const MOST_PENDING_BYTES: usize = 4 << 20;
+const UNPLACED_BYTES: usize = 64;
+const TOO_LATE: &str = "more than 4 MiB of records come before the one that tells of which session they are";
 
 /// Imports a part of a file, in one transaction. The same part again, with the same state, adds nothing.
 pub(crate) fn chunk(tx: &Tx<'_>, arguments: ImportChunk) -> Result<ImportedChunk> {
@@ -309,13 +311,13 @@ impl Import<'_, '_> {
         };
         let Some((id, thread)) = begun else {
             if self.state.hopeless {
-                self.reject(line, "the file has not told of which session it is");
+                self.reject(line, TOO_LATE);
                 return Ok(());
             }
             self.state.pending.push(Unplaced { line, index, text: text.to_owned() });
-            let bytes: usize = self.state.pending.iter().map(|unplaced| unplaced.text.len()).sum();
-            if self.state.pending.len() > MOST_PENDING || bytes > MOST_PENDING_BYTES {
-                self.give_up();
+            self.state.pending_bytes += text.len() + UNPLACED_BYTES;
+            if self.state.pending_bytes > MOST_PENDING_BYTES {
+                self.give_up(TOO_LATE);
             }
             return Ok(());
         };
@@ -340,10 +342,10 @@ impl Import<'_, '_> {
         Ok(())
     }
 
-    fn give_up(&mut self) {
+    fn give_up(&mut self, reason: &str) {
         self.state.hopeless = true;
         for Unplaced { line, .. } in std::mem::take(&mut self.state.pending) {
-            self.reject(line, "the file does not tell of which session it is");
+            self.reject(line, reason);
         }
     }
 
@@ -425,7 +427,7 @@ impl Import<'_, '_> {
 
     fn finish(&mut self) -> Result<()> {
         if self.conversation.is_none() {
-            self.give_up();
+            self.give_up("the file does not tell of which session it is");
         }
         self.end_turn()
     }
