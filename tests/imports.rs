@@ -403,7 +403,7 @@ fn a_file_that_grows_goes_on_where_it_was() {
             let threads = store.threads().list(ListThreads::default()).unwrap().items;
             let of = |id: &str| {
                 (
-                    items(store, id).into_iter().map(|i| (i.id, i.kind, i.status)).collect::<Vec<_>>(),
+                    items(store, id).into_iter().map(|i| (i.id, i.kind, i.status, i.ended_at)).collect::<Vec<_>>(),
                     turns(store, id).into_iter().map(|t| (t.id, t.status, t.ended_at)).collect::<Vec<_>>(),
                 )
             };
@@ -936,4 +936,28 @@ fn what_comes_before_the_session_is_told_is_kept() {
     assert_eq!((report.imported, report.rejected_count), (1, 60_000));
     assert_eq!(report.rejected.len(), 1000);
     assert!(report.rejected[0].reason.contains("4 MiB"), "{}", report.rejected[0].reason);
+}
+
+#[test]
+fn what_is_open_ends_when_the_turn_does_however_much_of_it_was_imported_before() {
+    let record = |second: u32, payload: serde_json::Value| {
+        let timestamp = format!("2026-02-01T08:00:{second:02}Z");
+        serde_json::json!({ "timestamp": timestamp, "type": "response_item", "payload": payload }).to_string() + "\n"
+    };
+    let header = serde_json::json!({ "timestamp": "2026-02-01T08:00:00Z", "type": "session_meta", "payload": { "id": "s" } });
+    let call = |id: &str| serde_json::json!({ "type": "function_call", "name": "shell", "call_id": id, "arguments": "{}" });
+    let said = serde_json::json!({ "type": "message", "role": "assistant", "content": "Wait." });
+    let result = serde_json::json!({ "type": "function_call_output", "call_id": "b", "output": "done" });
+    let lines = [header.to_string() + "\n", record(1, call("a")), record(2, call("b")), record(3, said), record(9, result)];
+    let ends = |store: &Store| items(store, "s").into_iter().map(|item| (item.status, item.ended_at)).collect::<Vec<_>>();
+    let (whole, _) = common::in_memory();
+    read(&whole, SessionFormat::Codex, lines.concat().as_bytes());
+    let at = 1_769_932_800_000;
+    use ThreadItemStatus::*;
+    assert_eq!(ends(&whole), [(Interrupted, Some(at + 9000)), (Completed, Some(at + 9000)), (Completed, Some(at + 3000))]);
+    let (store, _) = common::in_memory();
+    for end in 1..=lines.len() {
+        read(&store, SessionFormat::Codex, lines[..end].concat().as_bytes());
+    }
+    assert_eq!(ends(&store), ends(&whole));
 }

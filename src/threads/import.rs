@@ -269,6 +269,8 @@ impl Conversation {
 
     /// Ends a turn, and what it has left open. One that ended in this way before stays as it is.
     pub(crate) fn end_turn(&mut self, tx: &Tx<'_>, turn: i64, end: &TurnEnd) -> Result<()> {
+        let before =
+            tx.row("SELECT ended_at FROM turns WHERE key = ?1", [turn], |row| Ok(row.get::<_, Option<i64>>(0)?))?.flatten();
         let changed = tx.execute(
             "UPDATE turns SET status = ?2, ended_at = ?3, duration_ms = max(?3 - started_at, 0), error = ?4, last_request_input_tokens = ?5
              WHERE key = ?1 AND (status <> ?2 OR ended_at IS NOT ?3)",
@@ -278,6 +280,11 @@ impl Conversation {
             return Ok(());
         }
         self.seen(end.ended_at);
+        // What an earlier end has left interrupted is so until this one.
+        tx.execute(
+            "UPDATE thread_items SET ended_at = ?3 WHERE turn = ?1 AND status = ?4 AND ended_at = ?2",
+            (turn, before, end.ended_at, ThreadItemStatus::Interrupted),
+        )?;
         super::items::interrupt_open_of_turn(&tx.at(end.ended_at), turn, ThreadItemStatus::Interrupted)
     }
 
