@@ -939,6 +939,35 @@ fn what_comes_before_the_session_is_told_is_kept() {
 }
 
 #[test]
+fn a_thread_that_is_deleted_while_it_is_imported_loses_its_own_file_only() {
+    for (format, name) in FIXTURES {
+        let bytes = std::fs::read(fixture(name)).unwrap();
+        let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+        let (whole, _) = common::in_memory();
+        read(&whole, format, &bytes);
+        let (store, _) = common::in_memory();
+        let mut next = ImportChunk { format, bytes: lines[..6].concat(), ..Default::default() };
+        let first = store.imports().chunk(next.clone()).unwrap();
+        let thread = first.thread_id.unwrap();
+        common::call(&store, "threads.delete", serde_json::json!({ "id": thread }));
+        next = ImportChunk { line: Some(7), state: Some(first.state), bytes: lines[6..9].concat(), ..next };
+        let second = store.imports().chunk(next.clone()).unwrap();
+        assert_eq!((second.imported, second.skipped, second.rejected_count, second.rejected[0].line), (0, 0, 1, 7), "{name}");
+        assert!(second.rejected[0].reason.contains("was deleted meanwhile"), "{}", second.rejected[0].reason);
+        // Said once.
+        next = ImportChunk { line: Some(10), state: Some(second.state), last: Some(true), bytes: lines[9..].concat(), ..next };
+        let third = store.imports().chunk(next).unwrap();
+        assert_eq!((third.imported, third.skipped, third.rejected_count), (0, 0, 0), "{name}");
+        assert!(store.threads().list(ListThreads::default()).unwrap().items.is_empty());
+        // Imported again, the file is there as it is.
+        read(&store, format, &bytes);
+        let ends = |store: &Store| turns(store, &thread).into_iter().map(|turn| (turn.id, turn.status)).collect::<Vec<_>>();
+        assert_eq!(ends(&store), ends(&whole), "{name}");
+        assert!(items(&store, &thread) == items(&whole, &thread), "{name}");
+    }
+}
+
+#[test]
 fn what_is_open_ends_when_the_turn_does_however_much_of_it_was_imported_before() {
     let record = |second: u32, payload: serde_json::Value| {
         let timestamp = format!("2026-02-01T08:00:{second:02}Z");

@@ -82,6 +82,8 @@ arguments! {
     /// What goes from chunk to chunk.
     pub(super) struct State {
         pub(super) thread: Option<Name>,
+        /// Whether somebody deleted the thread while the file was imported.
+        is_deleted: bool,
         /// Records from before the one that names the session.
         pending: Vec<Unplaced>,
         pending_bytes: usize,
@@ -188,9 +190,16 @@ pub(crate) fn chunk(tx: &Tx<'_>, arguments: ImportChunk) -> Result<ImportedChunk
     };
     import.open_calls.extend(std::mem::take(&mut import.state.open_calls));
     if let Some(id) = import.state.thread.clone() {
-        import.conversation = Conversation::find(tx, &id)?;
+        if !import.state.is_deleted {
+            import.conversation = Conversation::find(tx, &id)?;
+        }
+        // Begun anew here, it would lack what came before, and get that after the rest once the file is imported again.
         if import.conversation.is_none() {
-            return Err(Error::not_found("thread", &id));
+            if !std::mem::replace(&mut import.state.is_deleted, true) {
+                let id = id.as_str();
+                import.reject(line, format!("the thread {id:?} was deleted meanwhile; nothing was imported from here on"));
+            }
+            return import.answer();
         }
     }
     if format == SessionFormat::Zagens {
