@@ -666,6 +666,7 @@ fn grows_with(what: &str, much: usize, file: impl Fn(usize) -> String) {
         let bytes = file(count);
         let once = |_| {
             let (store, _) = common::in_memory();
+            #[expect(clippy::disallowed_methods, reason = "compared with another one, of the same machine")]
             let start = std::time::Instant::now();
             let report = read(&store, SessionFormat::ClaudeCode, bytes.as_bytes());
             assert_eq!(report.rejected, [], "{what}");
@@ -953,7 +954,8 @@ fn a_thread_that_is_deleted_while_it_is_imported_loses_its_own_file_only() {
         next = ImportChunk { line: Some(7), state: Some(first.state), bytes: lines[6..9].concat(), ..next };
         let second = store.imports().chunk(next.clone()).unwrap();
         assert_eq!((second.imported, second.skipped, second.rejected_count, second.rejected[0].line), (0, 0, 1, 7), "{name}");
-        assert!(second.rejected[0].reason.contains("was deleted meanwhile"), "{}", second.rejected[0].reason);
+        let reason = &second.rejected[0].reason;
+        assert!(reason.contains(&format!("the thread {thread:?} was deleted meanwhile")), "{reason}");
         // Said once.
         next = ImportChunk { line: Some(10), state: Some(second.state), last: Some(true), bytes: lines[9..].concat(), ..next };
         let third = store.imports().chunk(next).unwrap();
@@ -989,4 +991,25 @@ fn what_is_open_ends_when_the_turn_does_however_much_of_it_was_imported_before()
         read(&store, SessionFormat::Codex, lines[..end].concat().as_bytes());
     }
     assert_eq!(ends(&store), ends(&whole));
+}
+
+#[test]
+fn what_goes_from_chunk_to_chunk_stays_small() {
+    let (store, _) = common::in_memory();
+    let long = "é".repeat(1 << 19);
+    let record =
+        |kind: &str, payload: serde_json::Value| serde_json::json!({ "type": kind, "payload": payload }).to_string() + "\n";
+    let bytes = [
+        record("session_meta", serde_json::json!({ "id": "s", "forked_from_id": long, "model_provider": long })),
+        record("turn_context", serde_json::json!({ "model": long })),
+        record("event_msg", serde_json::json!({ "type": "error", "message": long })),
+        record("response_item", serde_json::json!({ "type": "function_call", "call_id": long, "name": "x" })),
+    ];
+    let chunk = ImportChunk { format: SessionFormat::Codex, bytes: bytes.concat().into_bytes(), ..Default::default() };
+    let answer = store.imports().chunk(chunk).unwrap();
+    assert_eq!((answer.imported, answer.rejected_count), (3, 1));
+    assert!(answer.state.as_str().len() < 10_000, "{}", answer.state.as_str().len());
+    let found = items(&store, "s");
+    assert_eq!(found[0].text.to_string(), long);
+    assert!(found[1].data.as_ref().unwrap().as_str().contains(&long));
 }

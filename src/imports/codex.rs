@@ -136,7 +136,7 @@ fn event(import: &mut Import<'_, '_>, record: &Record<'_>, payload: &Object<'_>)
         "turn_aborted" => {
             if let Some(turn) = &mut import.state.turn {
                 turn.ends_as = Some(End::Interrupted);
-                turn.error = payload.text("reason").map(Cow::into_owned);
+                turn.error = payload.text("reason").as_deref().map(beginning);
                 turn.at = turn.at.max(record.at);
             }
         }
@@ -144,7 +144,7 @@ fn event(import: &mut Import<'_, '_>, record: &Record<'_>, payload: &Object<'_>)
             let text = payload.text("message").map(Cow::into_owned).unwrap_or_default();
             let turn = import.turn(record)?;
             turn.ends_as = Some(End::Failed);
-            turn.error = Some(text.clone());
+            turn.error = Some(beginning(&text));
             let item = NewItem {
                 id: item_id(import, record)?,
                 kind: ItemKind::Error,
@@ -164,6 +164,11 @@ fn event(import: &mut Import<'_, '_>, record: &Record<'_>, payload: &Object<'_>)
     }
     import.event(record, PREFIX, &kind)?;
     Ok(problem)
+}
+
+/// What a turn says of its error. The state holds it until the turn ends; the whole text is in an item or an event.
+fn beginning(text: &str) -> String {
+    text[..text.floor_char_boundary(4096)].to_owned()
 }
 
 fn prompt(import: &mut Import<'_, '_>, record: &Record<'_>, text: &str, data: Option<Json>) -> Result<()> {
