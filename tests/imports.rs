@@ -692,6 +692,10 @@ fn the_time_grows_with_the_size() {
         said("s", &format!("a{number}"), 2, message)
     };
     grows_with("open calls", 4_000, |count| said("s", "u1", 1, prompt("Go")) + &(0..count).map(call).collect::<String>());
+    grows_with("results of one call", 2_000, |count| {
+        let of_call = |number| said("s", &format!("r{number}"), 3, result("c", "x"));
+        said("s", "u1", 2, called("m", "c")) + &(0..count).map(of_call).collect::<String>()
+    });
     grows_with("unknown types", 1_000, |count| {
         let record = |number| format!("{{\"type\":\"new{number}\",\"uuid\":\"x{number}\"}}");
         said("s", "u1", 1, prompt("Go")) + &(0..count).map(record).collect::<String>()
@@ -1012,4 +1016,22 @@ fn what_goes_from_chunk_to_chunk_stays_small() {
     let found = items(&store, "s");
     assert_eq!(found[0].text.to_string(), long);
     assert!(found[1].data.as_ref().unwrap().as_str().contains(&long));
+}
+
+#[test]
+fn a_call_keeps_its_result_and_others_are_items_of_their_own() {
+    let (store, _) = common::in_memory();
+    let mut results = result("c", "second");
+    let block = results["content"][0].clone();
+    results["content"].as_array_mut().unwrap().push(block);
+    let session = said("s", "u1", 1, called("m", "c")) + &said("s", "u2", 2, result("c", "first")) + &said("s", "u3", 3, results);
+    for imported in [3, 0] {
+        let report = read(&store, SessionFormat::ClaudeCode, session.as_bytes());
+        assert_eq!((report.imported, report.rejected_count), (imported, 0));
+        let found = items(&store, "s");
+        let data: Vec<_> = found.iter().map(|item| item.data.as_ref().unwrap().as_str()).collect();
+        assert_eq!(data[0], r#"{"tool":"Task","callId":"c","input":{"prompt":"sub"},"output":"first"}"#);
+        assert_eq!(data[1..], [r#"{"output":"second"}"#; 2]);
+        assert!(found.iter().all(|item| item.status == ThreadItemStatus::Completed && item.kind == ItemKind::ToolCall));
+    }
 }

@@ -125,7 +125,7 @@ fn user(import: &mut Import<'_, '_>, record: &Record<'_>, message: &Object<'_>) 
             let result = object.raw("toolUseResult").filter(|_| blocks.len() == 1);
             let own =
                 metadata(record, Some(message), if result.is_some() { &["message"] } else { &["message", "toolUseResult"] });
-            import.result(record, &call, output, of.is_true("is_error"), own)?;
+            import.result(record, number, &call, output, of.is_true("is_error"), own)?;
             continue;
         }
         let said = block.text.as_ref();
@@ -180,7 +180,7 @@ fn summary(import: &mut Import<'_, '_>, record: &Record<'_>, text: &str) -> Resu
     let own = metadata(record, None, &["message"]);
     let tx = import.tx;
     if let Some(boundary) = boundary
-        && let Some((key, _, known)) = import.conversation()?.contents(tx, &boundary)?
+        && let Some((key, _, _, known)) = import.conversation()?.contents(tx, &boundary)?
     {
         let known =
             own.map(|own| super::sessions::with_member(known.as_ref(), "summaryRecord", own.as_str())).transpose()?.or(known);

@@ -227,7 +227,7 @@ fn item(import: &mut Import<'_, '_>, record: &Record<'_>, item: &Object<'_>, is_
         kind if kind.ends_with("_call_output") => {
             let call = item.text("call_id").unwrap_or_else(|| Cow::Owned(hex(&record.mark)));
             let output = item.raw("output").map_or("null", |output| output.get());
-            import.result(record, &call, output, has_failed(item), item.without(&["type", "call_id", "output"]))
+            import.result(record, 0, &call, output, has_failed(item), item.without(&["type", "call_id", "output"]))
         }
         kind => {
             import.count_unknown(kind);

@@ -569,10 +569,11 @@ impl Import<'_, '_> {
         self.conversation()?.item(tx, item)
     }
 
-    /// Ends the item of a tool's call with its result. A result whose call is not there becomes an item of its own.
+    /// Ends the item of a tool's call with its result. A result whose call is not there, or has one, becomes an item of its own.
     pub(super) fn result(
         &mut self,
         record: &Record<'_>,
+        number: usize,
         call: &str,
         output: &str,
         failed: bool,
@@ -587,11 +588,11 @@ impl Import<'_, '_> {
             return Ok(());
         }
         let status = if failed { ThreadItemStatus::Failed } else { ThreadItemStatus::Completed };
-        let id = self.id(&["call", call])?;
+        let mut id = self.id(&["call", call])?;
         let tx = self.tx;
         let conversation = self.conversation()?;
         match conversation.contents(tx, &id)? {
-            Some((key, data, metadata)) => {
+            Some((key, known, data, metadata)) if !matches!(known, ThreadItemStatus::Completed | ThreadItemStatus::Failed) => {
                 let data = with_member(data.as_ref(), "output", output)?;
                 let metadata = match &more {
                     Some(more) => Some(with_member(metadata.as_ref(), "result", more.as_str())?),
@@ -599,7 +600,10 @@ impl Import<'_, '_> {
                 };
                 conversation.end_item(tx, key, status, record.at, &data, metadata.as_ref())
             }
-            None => {
+            known => {
+                if known.is_some() {
+                    id = self.id(&["call", call, &hex(&record.mark), &number.to_string()])?;
+                }
                 self.turn(record)?;
                 let data = Some(with_member(None, "output", output)?);
                 let metadata = more.map(|more| with_member(None, "result", more.as_str())).transpose()?;

@@ -73,8 +73,8 @@ pub(crate) struct ImportedItem {
     pub(crate) position: Option<i64>,
 }
 
-/// The key of an item, its data and its metadata.
-pub(crate) type Contents = (i64, Option<Json>, Option<Json>);
+/// The key of an item, its status, its data and its metadata.
+pub(crate) type Contents = (i64, ThreadItemStatus, Option<Json>, Option<Json>);
 
 /// What became of a record before.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -337,9 +337,9 @@ impl Conversation {
     /// What an item of this thread holds, if there is one of this id.
     pub(crate) fn contents(&self, tx: &Tx<'_>, id: &Name) -> Result<Option<Contents>> {
         match find_item(tx, id)? {
-            Some((key, thread)) if thread == self.key => {
+            Some((key, thread, status)) if thread == self.key => {
                 tx.row("SELECT data, metadata FROM item_contents WHERE item = ?1", [key], |row| {
-                    Ok((key, row.get(0)?, row.get(1)?))
+                    Ok((key, status, row.get(0)?, row.get(1)?))
                 })
             }
             _ => Ok(None),
@@ -414,9 +414,9 @@ pub(crate) fn thread_of(tx: &Tx<'_>, thread: i64) -> Result<Option<(Name, Option
     )
 }
 
-fn find_item(tx: &Tx<'_>, id: &Name) -> Result<Option<(i64, i64)>> {
-    tx.row("SELECT key, thread FROM thread_items WHERE tenant = ?1 AND id = ?2", (tx.tenant, id), |row| {
-        Ok((row.get(0)?, row.get(1)?))
+fn find_item(tx: &Tx<'_>, id: &Name) -> Result<Option<(i64, i64, ThreadItemStatus)>> {
+    tx.row("SELECT key, thread, status FROM thread_items WHERE tenant = ?1 AND id = ?2", (tx.tenant, id), |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?))
     })
 }
 
