@@ -403,7 +403,7 @@ fn a_file_that_grows_goes_on_where_it_was() {
             let threads = store.threads().list(ListThreads::default()).unwrap().items;
             let of = |id: &str| {
                 (
-                    items(store, id).into_iter().map(|i| (i.id, i.kind, i.status)).collect::<Vec<_>>(),
+                    items(store, id).into_iter().map(|i| (i.id, i.kind, i.status, i.ended_at)).collect::<Vec<_>>(),
                     turns(store, id).into_iter().map(|t| (t.id, t.status, t.ended_at)).collect::<Vec<_>>(),
                 )
             };
@@ -658,4 +658,380 @@ fn a_suspended_tenant_imports_nothing() {
     let bytes = std::fs::read(fixture("imports/codex.jsonl")).unwrap();
     let refused = store.for_tenant("t").imports().read(SessionFormat::Codex, "a", &bytes[..], |_| true).unwrap_err();
     assert_eq!(refused.code(), runkeep::ErrorCode::TenantSuspended);
+}
+
+/// Asserts that four times as much takes less than eight times as long: the square of it would take sixteen times.
+fn grows_with(what: &str, much: usize, file: impl Fn(usize) -> String) {
+    let time = |count: usize| {
+        let bytes = file(count);
+        let once = |_| {
+            let (store, _) = common::in_memory();
+            #[expect(clippy::disallowed_methods, reason = "compared with another one, of the same machine")]
+            let start = std::time::Instant::now();
+            let report = read(&store, SessionFormat::ClaudeCode, bytes.as_bytes());
+            assert_eq!(report.rejected, [], "{what}");
+            start.elapsed()
+        };
+        // Others use this machine too.
+        (0..2).map(once).min().unwrap()
+    };
+    let (some, more) = (time(much), time(4 * much));
+    assert!(more < 8 * some, "{what}: {much} take {some:?}, four times as many {more:?}");
+}
+
+#[test]
+fn the_time_grows_with_the_size() {
+    grows_with("keys", 10_000, |count| {
+        let mut record: serde_json::Value = serde_json::from_str(&said("s", "u1", 1, prompt("Go"))).unwrap();
+        record.as_object_mut().unwrap().extend((0..count).map(|key| (format!("key{key}"), key.into())));
+        record.to_string()
+    });
+    let call = |number: usize| {
+        let block = serde_json::json!({ "type": "tool_use", "id": format!("toolu_{number:032}"), "name": "Read", "input": {} });
+        let message = serde_json::json!({ "role": "assistant", "id": "m", "content": [block] });
+        said("s", &format!("a{number}"), 2, message)
+    };
+    grows_with("open calls", 4_000, |count| said("s", "u1", 1, prompt("Go")) + &(0..count).map(call).collect::<String>());
+    grows_with("results of one call", 2_000, |count| {
+        let of_call = |number| said("s", &format!("r{number}"), 3, result("c", "x"));
+        said("s", "u1", 2, called("m", "c")) + &(0..count).map(of_call).collect::<String>()
+    });
+    grows_with("unknown types", 1_000, |count| {
+        let record = |number| format!("{{\"type\":\"new{number}\",\"uuid\":\"x{number}\"}}");
+        said("s", "u1", 1, prompt("Go")) + &(0..count).map(record).collect::<String>()
+    });
+}
+
+#[test]
+fn of_members_with_one_name_the_last_counts() {
+    let (store, _) = common::in_memory();
+    let first = r#"{"sessionId":"not this","type":"summary","uuid":"u1","a":1,"b":2,"#;
+    let last = r#""type":"user","sessionId":"s","a":3,"message":{"content":"lost","role":"user","content":"Go"}}"#;
+    let report = read(&store, SessionFormat::ClaudeCode, format!("{first}{last}").as_bytes());
+    assert_eq!((report.imported, report.thread_id.as_deref()), (1, Some("s")));
+    let item = items(&store, "s").remove(0);
+    assert_eq!((item.kind, item.text.to_string()), (ItemKind::UserMessage, "Go".to_owned()));
+    assert_eq!(item.metadata.unwrap().as_str(), r#"{"uuid":"u1","b":2,"sessionId":"s","a":3}"#);
+}
+
+/// The same record of a side chain.
+fn of_agent(record: &str) -> String {
+    let mut record: serde_json::Value = serde_json::from_str(record).unwrap();
+    record["isSidechain"] = true.into();
+    record["agentId"] = "x".into();
+    record.to_string() + "\n"
+}
+
+fn called(id: &str, call: &str) -> serde_json::Value {
+    let content = serde_json::json!([{ "type": "tool_use", "id": call, "name": "Task", "input": { "prompt": "sub" } }]);
+    let usage = serde_json::json!({ "input_tokens": 1, "output_tokens": 1 });
+    serde_json::json!({ "role": "assistant", "id": id, "model": "claude-sonnet-4-5", "content": content, "usage": usage })
+}
+
+fn result(call: &str, text: &str) -> serde_json::Value {
+    serde_json::json!({ "role": "user", "content": [{ "type": "tool_result", "tool_use_id": call, "content": text }] })
+}
+
+#[test]
+fn a_side_chain_of_its_own_file_ends_as_it_ended() {
+    let main = [
+        said("s", "u1", 1, prompt("Do it")),
+        said("s", "u2", 2, called("m1", "task")),
+        said("s", "u3", 9, result("task", "Found")),
+        said("s", "u4", 10, answer("m2", "All done.", 5)),
+    ];
+    let mut agents = [
+        said("s", "a1", 3, prompt("Find it")),
+        said("s", "a2", 4, called("m3", "sub")),
+        said("s", "a3", 5, result("sub", "there")),
+        said("s", "a4", 8, answer("m4", "Found", 7)),
+    ]
+    .map(|record| of_agent(&record));
+    agents[3] = agents[3].replace("claude-sonnet-4-5", "claude-haiku-4-5");
+    let (main, agent) = (main.concat(), agents.concat());
+    for files in [[&main, &agent], [&agent, &main]] {
+        let (store, _) = common::in_memory();
+        for file in files {
+            let report = read(&store, SessionFormat::ClaudeCode, file.as_bytes());
+            assert_eq!((report.imported, report.rejected_count), (4, 0));
+        }
+        let found = turns(&store, "s");
+        let of = |summary: &str| found.iter().find(|turn| turn.input_summary == summary).unwrap();
+        assert_eq!(found.len(), 2);
+        assert!(found.iter().all(|turn| turn.status == TurnStatus::Completed), "{found:#?}");
+        assert_eq!(of("Find it").metadata.as_ref().unwrap().as_str(), r#"{"isSidechain":true,"agentId":"x"}"#);
+        let thread = common::call(&store, "threads.get", serde_json::json!({ "id": "s" }));
+        assert_eq!(thread["latestTurnId"], *of("Do it").id);
+        assert_eq!((&thread["title"], &thread["model"]), (&"Do it".into(), &"claude-sonnet-4-5".into()));
+    }
+
+    // Cut off, it is what it looks like, until the rest comes in; asked again, it waits for its answer.
+    let (store, _) = common::in_memory();
+    let end = |text: &str| {
+        read(&store, SessionFormat::ClaudeCode, text.as_bytes());
+        turns(&store, "s").iter().map(|turn| turn.status).collect::<Vec<_>>()
+    };
+    assert_eq!(end(&agents[..2].concat()), [TurnStatus::Interrupted]);
+    assert_eq!(end(&agent), [TurnStatus::Completed]);
+    let more = agent + &of_agent(&said("s", "a5", 11, prompt("Once more")));
+    assert_eq!(end(&more), [TurnStatus::Interrupted]);
+    assert_eq!(end(&(more + &of_agent(&said("s", "a6", 12, answer("m5", "Again", 7))))), [TurnStatus::Completed]);
+}
+
+#[test]
+fn a_side_chain_within_a_session_says_nothing_of_its_end() {
+    let (store, _) = common::in_memory();
+    // The agent is still at work when the session has answered.
+    let session = [
+        said("s", "u1", 1, prompt("Do it")),
+        of_agent(&said("s", "a1", 2, prompt("Find it"))),
+        of_agent(&said("s", "a2", 3, called("m1", "sub"))),
+        said("s", "u2", 4, answer("m2", "It is being looked for.", 5)),
+        of_agent(&said("s", "a3", 5, result("sub", "there"))),
+        of_agent(&said("s", "a4", 6, called("m3", "open"))),
+    ];
+    read(&store, SessionFormat::ClaudeCode, session.concat().as_bytes());
+    let found = turns(&store, "s");
+    assert_eq!(found.iter().map(|turn| turn.status).collect::<Vec<_>>(), [TurnStatus::Completed]);
+    assert_eq!(found[0].last_request_input_tokens, Some(103));
+    let ends: Vec<_> = items(&store, "s").iter().map(|item| item.status).collect();
+    use ThreadItemStatus::*;
+    assert_eq!(ends, [Completed, Completed, Completed, Completed, Interrupted]);
+}
+
+#[test]
+fn a_bad_name_or_figure_loses_nothing_else() {
+    let most: i64 = 1_000_000_000_000;
+    let long = "x".repeat(257);
+    let used = serde_json::json!({ "input_tokens": 3, "output_tokens": 4 });
+    let with = |name: &str, value: serde_json::Value| {
+        let mut message =
+            serde_json::json!({ "role": "assistant", "id": "m", "model": "claude-sonnet-4-5", "content": "Here", "usage": used });
+        if message.get(name).is_some() {
+            message[name] = value
+        } else {
+            message["usage"][name] = value
+        }
+        message
+    };
+    // What is wrong, whether it is counted all the same, and what the reason names.
+    for (message, counted, named) in [
+        (with("model", "".into()), true, "message.model: the name must not be empty"),
+        (with("model", long.as_str().into()), true, "message.model: the name is 257 bytes long"),
+        (with("model", "a\u{7}b".into()), true, "message.model: the name contains the control character U+0007"),
+        (with("id", "".into()), false, "message.id: the name must not be empty"),
+        (with("id", long.as_str().into()), false, "message.id: the name is 257 bytes long"),
+        (with("id", "a\nb".into()), false, "message.id: the name contains the control character U+000A"),
+        (
+            with("cache_read_input_tokens", most.into()),
+            false,
+            "cache_read_input_tokens and cache_creation_input_tokens are 1000000000003",
+        ),
+        (with("cache_read_input_tokens", (most + 1).into()), false, "cache_read_input_tokens is 1000000000001"),
+        (with("cache_creation_input_tokens", (-1).into()), false, "cache_creation_input_tokens is -1"),
+        (with("input_tokens", 2.5.into()), false, "input_tokens is 2.5"),
+        (with("output_tokens", "7".into()), false, "output_tokens is \"7\""),
+        (with("output_tokens", true.into()), false, "output_tokens is true"),
+    ] {
+        let (store, _) = common::in_memory();
+        let session = said("s", "u1", 1, prompt("Where?")) + &said("s", "u2", 2, message);
+        let report = read(&store, SessionFormat::ClaudeCode, session.as_bytes());
+        assert_eq!((report.imported, report.rejected_count, report.rejected[0].line), (1, 1, 2), "{named}");
+        assert!(report.rejected[0].reason.contains(named), "{}", report.rejected[0].reason);
+        assert_eq!(
+            items(&store, "s").iter().map(|item| item.text.to_string()).collect::<Vec<_>>(),
+            ["Where?", "Here"],
+            "{named}"
+        );
+        let records = store.usage().list(ListUsage::default()).unwrap().items;
+        let sums: Vec<_> = records.iter().map(|used| (used.model.as_str(), used.input_tokens, used.output_tokens)).collect();
+        assert_eq!(sums, if counted { vec![("unknown", 3, 4)] } else { vec![] }, "{named}");
+        assert_eq!(read(&store, SessionFormat::ClaudeCode, session.as_bytes()).imported, 0);
+    }
+    // A whole number is one, however it is written.
+    let (store, _) = common::in_memory();
+    let session = said("s", "u2", 2, with("output_tokens", 2.0.into()));
+    assert!(session.contains("2.0"));
+    assert_eq!(read(&store, SessionFormat::ClaudeCode, session.as_bytes()).rejected_count, 0);
+    assert_eq!(totals(&store), (3, 2, 0, 0, 1));
+}
+
+#[test]
+fn a_rollout_with_a_bad_model_or_figure_keeps_what_is_good() {
+    let record = |kind: &str, payload: serde_json::Value| {
+        serde_json::json!({ "timestamp": "2026-02-01T08:00:00Z", "type": kind, "payload": payload }).to_string() + "\n"
+    };
+    let used = |input: serde_json::Value, last: serde_json::Value| {
+        let total = serde_json::json!({ "input_tokens": input, "output_tokens": 1 });
+        let info = serde_json::json!({ "total_token_usage": total, "last_token_usage": { "input_tokens": last } });
+        record("event_msg", serde_json::json!({ "type": "token_count", "info": info }))
+    };
+    let (store, _) = common::in_memory();
+    // The longest id that is one: with a prefix it is too long.
+    let id = "p".repeat(256);
+    let rollout = [
+        record("session_meta", serde_json::json!({ "id": id })),
+        record("turn_context", serde_json::json!({ "model": "" })),
+        used(100.into(), 90.into()),
+        used(2.5.into(), 90.into()),
+        used((-1).into(), 90.into()),
+        used(300.into(), "80".into()),
+    ];
+    let report = read(&store, SessionFormat::Codex, rollout.concat().as_bytes());
+    let reasons: Vec<_> =
+        report.rejected.iter().map(|rejected| (rejected.line, rejected.reason.split(';').next().unwrap())).collect();
+    assert_eq!(
+        reasons,
+        [
+            (2, "payload.model: the name must not be empty (a name is 1 to 256 bytes of UTF-8)"),
+            (4, "its usage was not counted: input_tokens is 2.5"),
+            (5, "its usage was not counted: input_tokens is -1"),
+            (6, "last_token_usage: input_tokens is \"80\""),
+        ]
+    );
+    let records = store.usage().list(ListUsage::default()).unwrap().items;
+    let sums: Vec<_> = records.iter().map(|used| (used.model.as_str(), used.input_tokens, used.output_tokens)).collect();
+    assert_eq!(sums, [("unknown", 100, 1), ("unknown", 200, 0)]);
+    assert_eq!(turns(&store, &id)[0].last_request_input_tokens, Some(90));
+    assert_eq!(events(&store, &id)["codex:token_count"], 4);
+}
+
+#[test]
+fn a_zagens_turn_with_a_bad_model_or_figure_is_there() {
+    let (store, _) = common::in_memory();
+    let file = |value: serde_json::Value| read(&store, SessionFormat::Zagens, value.to_string().as_bytes());
+    let turn = |id: &str, thread: &str, used: serde_json::Value| {
+        let turn = serde_json::json!({ "id": id, "thread_id": thread, "status": "completed", "usage": used });
+        let report = file(turn);
+        let item = serde_json::json!({ "id": format!("i-{id}"), "turn_id": id, "kind": "user_message", "status": "completed" });
+        assert_eq!(file(item).imported, 1, "{report:?}");
+        report.rejected.into_iter().map(|rejected| rejected.reason).collect::<String>()
+    };
+    file(serde_json::json!({ "id": "b", "model": "" }));
+    file(serde_json::json!({ "id": "g", "model": "m" }));
+    let reason = turn("t1", "b", serde_json::json!({ "input_tokens": 5, "output_tokens": 1 }));
+    assert!(reason.starts_with("the model of the thread: the name must not be empty"), "{reason}");
+    let reason = turn("t2", "g", serde_json::json!({ "input_tokens": "5" }));
+    assert!(reason.starts_with("its usage was not counted: input_tokens is \"5\""), "{reason}");
+    let most: i64 = 1_000_000_000_000;
+    let reason = turn("t3", "g", serde_json::json!({ "prompt_cache_hit_tokens": most, "prompt_cache_miss_tokens": most }));
+    assert!(reason.contains("prompt_cache_miss_tokens are 2000000000000"), "{reason}");
+    assert_eq!(turn(&"t".repeat(250), "g", serde_json::json!({ "input_tokens": 7.0 })), "");
+    let records = store.usage().list(ListUsage::default()).unwrap().items;
+    let sums: Vec<_> = records.iter().map(|used| (used.model.as_str(), used.input_tokens)).collect();
+    assert_eq!(sums, [("unknown", 5), ("m", 7)]);
+}
+
+#[test]
+fn what_comes_before_the_session_is_told_is_kept() {
+    let summary = |number: usize| format!("{{\"type\":\"summary\",\"summary\":\"Title {number}\",\"leafUuid\":\"l{number}\"}}\n");
+    let session = said("s", "u1", 1, prompt("Go"));
+    for count in [64, 65, 10_000] {
+        let (store, _) = common::in_memory();
+        let file = (0..count).map(summary).collect::<String>() + &session;
+        let report = read(&store, SessionFormat::ClaudeCode, file.as_bytes());
+        assert_eq!((report.imported, report.rejected_count), (count as i64 + 1, 0));
+        let thread = common::call(&store, "threads.get", serde_json::json!({ "id": "s" }));
+        assert_eq!(thread["title"], format!("Title {}", count - 1));
+    }
+    // Until it is too much to keep.
+    let (store, _) = common::in_memory();
+    let file = (0..60_000).map(summary).collect::<String>() + &session;
+    let report = read(&store, SessionFormat::ClaudeCode, file.as_bytes());
+    assert_eq!((report.imported, report.rejected_count), (1, 60_000));
+    assert_eq!(report.rejected.len(), 1000);
+    assert!(report.rejected[0].reason.contains("4 MiB"), "{}", report.rejected[0].reason);
+}
+
+#[test]
+fn a_thread_that_is_deleted_while_it_is_imported_loses_its_own_file_only() {
+    for (format, name) in FIXTURES {
+        let bytes = std::fs::read(fixture(name)).unwrap();
+        let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+        let (whole, _) = common::in_memory();
+        read(&whole, format, &bytes);
+        let (store, _) = common::in_memory();
+        let mut next = ImportChunk { format, bytes: lines[..6].concat(), ..Default::default() };
+        let first = store.imports().chunk(next.clone()).unwrap();
+        let thread = first.thread_id.unwrap();
+        common::call(&store, "threads.delete", serde_json::json!({ "id": thread }));
+        next = ImportChunk { line: Some(7), state: Some(first.state), bytes: lines[6..9].concat(), ..next };
+        let second = store.imports().chunk(next.clone()).unwrap();
+        assert_eq!((second.imported, second.skipped, second.rejected_count, second.rejected[0].line), (0, 0, 1, 7), "{name}");
+        let reason = &second.rejected[0].reason;
+        assert!(reason.contains(&format!("the thread {thread:?} was deleted meanwhile")), "{reason}");
+        // Said once.
+        next = ImportChunk { line: Some(10), state: Some(second.state), last: Some(true), bytes: lines[9..].concat(), ..next };
+        let third = store.imports().chunk(next).unwrap();
+        assert_eq!((third.imported, third.skipped, third.rejected_count), (0, 0, 0), "{name}");
+        assert!(store.threads().list(ListThreads::default()).unwrap().items.is_empty());
+        // Imported again, the file is there as it is.
+        read(&store, format, &bytes);
+        let ends = |store: &Store| turns(store, &thread).into_iter().map(|turn| (turn.id, turn.status)).collect::<Vec<_>>();
+        assert_eq!(ends(&store), ends(&whole), "{name}");
+        assert!(items(&store, &thread) == items(&whole, &thread), "{name}");
+    }
+}
+
+#[test]
+fn what_is_open_ends_when_the_turn_does_however_much_of_it_was_imported_before() {
+    let record = |second: u32, payload: serde_json::Value| {
+        let timestamp = format!("2026-02-01T08:00:{second:02}Z");
+        serde_json::json!({ "timestamp": timestamp, "type": "response_item", "payload": payload }).to_string() + "\n"
+    };
+    let header = serde_json::json!({ "timestamp": "2026-02-01T08:00:00Z", "type": "session_meta", "payload": { "id": "s" } });
+    let call = |id: &str| serde_json::json!({ "type": "function_call", "name": "shell", "call_id": id, "arguments": "{}" });
+    let said = serde_json::json!({ "type": "message", "role": "assistant", "content": "Wait." });
+    let result = serde_json::json!({ "type": "function_call_output", "call_id": "b", "output": "done" });
+    let lines = [header.to_string() + "\n", record(1, call("a")), record(2, call("b")), record(3, said), record(9, result)];
+    let ends = |store: &Store| items(store, "s").into_iter().map(|item| (item.status, item.ended_at)).collect::<Vec<_>>();
+    let (whole, _) = common::in_memory();
+    read(&whole, SessionFormat::Codex, lines.concat().as_bytes());
+    let at = 1_769_932_800_000;
+    use ThreadItemStatus::*;
+    assert_eq!(ends(&whole), [(Interrupted, Some(at + 9000)), (Completed, Some(at + 9000)), (Completed, Some(at + 3000))]);
+    let (store, _) = common::in_memory();
+    for end in 1..=lines.len() {
+        read(&store, SessionFormat::Codex, lines[..end].concat().as_bytes());
+    }
+    assert_eq!(ends(&store), ends(&whole));
+}
+
+#[test]
+fn what_goes_from_chunk_to_chunk_stays_small() {
+    let (store, _) = common::in_memory();
+    let long = "é".repeat(1 << 19);
+    let record =
+        |kind: &str, payload: serde_json::Value| serde_json::json!({ "type": kind, "payload": payload }).to_string() + "\n";
+    let bytes = [
+        record("session_meta", serde_json::json!({ "id": "s", "forked_from_id": long, "model_provider": long })),
+        record("turn_context", serde_json::json!({ "model": long })),
+        record("event_msg", serde_json::json!({ "type": "error", "message": long })),
+        record("response_item", serde_json::json!({ "type": "function_call", "call_id": long, "name": "x" })),
+    ];
+    let chunk = ImportChunk { format: SessionFormat::Codex, bytes: bytes.concat().into_bytes(), ..Default::default() };
+    let answer = store.imports().chunk(chunk).unwrap();
+    assert_eq!((answer.imported, answer.rejected_count), (3, 1));
+    assert!(answer.state.as_str().len() < 10_000, "{}", answer.state.as_str().len());
+    let found = items(&store, "s");
+    assert_eq!(found[0].text.to_string(), long);
+    assert!(found[1].data.as_ref().unwrap().as_str().contains(&long));
+}
+
+#[test]
+fn a_call_keeps_its_result_and_others_are_items_of_their_own() {
+    let (store, _) = common::in_memory();
+    let mut results = result("c", "second");
+    let block = results["content"][0].clone();
+    results["content"].as_array_mut().unwrap().push(block);
+    let session = said("s", "u1", 1, called("m", "c")) + &said("s", "u2", 2, result("c", "first")) + &said("s", "u3", 3, results);
+    for imported in [3, 0] {
+        let report = read(&store, SessionFormat::ClaudeCode, session.as_bytes());
+        assert_eq!((report.imported, report.rejected_count), (imported, 0));
+        let found = items(&store, "s");
+        let data: Vec<_> = found.iter().map(|item| item.data.as_ref().unwrap().as_str()).collect();
+        assert_eq!(data[0], r#"{"tool":"Task","callId":"c","input":{"prompt":"sub"},"output":"first"}"#);
+        assert_eq!(data[1..], [r#"{"output":"second"}"#; 2]);
+        assert!(found.iter().all(|item| item.status == ThreadItemStatus::Completed && item.kind == ItemKind::ToolCall));
+    }
 }

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use super::foreign;
-use super::record::{Object, call_title, document, gist, json, object_of, quoted, text_of};
-use super::sessions::{End, Import, NewItem, Record, hex};
-use crate::error::Result;
+use super::record::{MOST_TOKENS, Object, call_title, document, gist, json, name, object_of, quoted, text_of};
+use super::sessions::{End, Import, NewItem, Record, hex, model, model_or_unknown, not_counted};
+use crate::error::{Error, Result};
 use crate::ids::Name;
 use crate::json::Json;
 use crate::threads::import::{ImportedThread, record_usage};
@@ -59,12 +59,12 @@ pub(super) fn record(import: &mut Import<'_, '_>, record: &Record<'_>) -> Result
 pub(super) fn repeat(import: &mut Import<'_, '_>, record: &Record<'_>) -> Result<Option<String>> {
     let kind = record.object.text("type").unwrap_or(Cow::Borrowed("record"));
     import.event(record, PREFIX, &kind)?;
+    let mut problem = None;
     if let ("assistant", Some(message)) = (kind.as_ref(), record.object.object("message")) {
-        usage(import, record, &message)?;
+        problem = usage(import, record, &message)?;
     }
-    Ok(Some(
-        "an earlier record has the same uuid and says something else; this one was kept as an event of the thread".to_owned(),
-    ))
+    let said = "an earlier record has the same uuid and says something else; this one was kept as an event of the thread";
+    Ok(Some(problem.map_or_else(|| said.to_owned(), |problem| format!("{said}; {problem}"))))
 }
 
 fn other(import: &mut Import<'_, '_>, record: &Record<'_>, kind: &str) -> Result<()> {
@@ -109,9 +109,9 @@ fn user(import: &mut Import<'_, '_>, record: &Record<'_>, message: &Object<'_>) 
     if object.is_true("isCompactSummary") {
         return summary(import, record, &all_text(&blocks));
     }
-    let is_side = object.is_true("isSidechain");
     let mut rest = metadata(record, Some(message), &["message", "toolUseResult"]);
-    let mut is_prompt = !object.is_true("isMeta") && !is_side;
+    // What an agent is asked begins a turn only where the file has nothing of the one that asks.
+    let mut is_prompt = !object.is_true("isMeta") && (!record.is_side || import.state.turn.is_none());
     for (number, block) in blocks.iter().enumerate() {
         if block.kind == "tool_result" {
             let Some(of) = &block.object else { continue };
@@ -125,12 +125,12 @@ fn user(import: &mut Import<'_, '_>, record: &Record<'_>, message: &Object<'_>) 
             let result = object.raw("toolUseResult").filter(|_| blocks.len() == 1);
             let own =
                 metadata(record, Some(message), if result.is_some() { &["message"] } else { &["message", "toolUseResult"] });
-            import.result(record, &call, output, of.is_true("is_error"), own)?;
+            import.result(record, number, &call, output, of.is_true("is_error"), own)?;
             continue;
         }
         let said = block.text.as_ref();
         if said.starts_with("[Request interrupted by user") {
-            if let Some(turn) = import.state.turn.as_mut().filter(|_| !is_side) {
+            if let Some(turn) = import.state.turn.as_mut().filter(|turn| turn.is_of(record)) {
                 turn.ends_as = Some(End::Interrupted);
                 turn.at = turn.at.max(record.at);
             }
@@ -155,13 +155,16 @@ fn user(import: &mut Import<'_, '_>, record: &Record<'_>, message: &Object<'_>) 
         }
         if std::mem::take(&mut is_prompt) && !blocks.iter().any(|block| block.kind == "tool_result") {
             let prompt = all_text(&blocks);
-            import.open_turn(record, &prompt, None)?;
-            if !prompt.starts_with('<') {
+            let of = record
+                .is_side
+                .then(|| ["isSidechain", "agentId"].iter().filter_map(|name| Some((*name, object.raw(name)?.get()))));
+            import.open_turn(record, &prompt, of.and_then(document))?;
+            if !prompt.starts_with('<') && !record.is_side {
                 import.title_of_prompt(record, &prompt)?;
             }
         } else {
             let turn = import.turn(record)?;
-            turn.is_answered = turn.is_answered && is_side;
+            turn.is_answered &= !turn.is_of(record);
         }
         add(import, record, number, block, ItemKind::UserMessage, &mut rest)?;
     }
@@ -177,7 +180,7 @@ fn summary(import: &mut Import<'_, '_>, record: &Record<'_>, text: &str) -> Resu
     let own = metadata(record, None, &["message"]);
     let tx = import.tx;
     if let Some(boundary) = boundary
-        && let Some((key, _, known)) = import.conversation()?.contents(tx, &boundary)?
+        && let Some((key, _, _, known)) = import.conversation()?.contents(tx, &boundary)?
     {
         let known =
             own.map(|own| super::sessions::with_member(known.as_ref(), "summaryRecord", own.as_str())).transpose()?.or(known);
@@ -196,15 +199,13 @@ fn summary(import: &mut Import<'_, '_>, record: &Record<'_>, text: &str) -> Resu
 }
 
 fn assistant(import: &mut Import<'_, '_>, record: &Record<'_>, message: &Object<'_>) -> Result<Option<String>> {
-    let object = record.object;
-    let is_side = object.is_true("isSidechain");
     let mut rest = metadata(record, Some(message), &["message"]);
-    let is_error = object.is_true("isApiErrorMessage");
+    let is_error = record.object.is_true("isApiErrorMessage");
     import.turn(record)?;
     for (number, block) in blocks(message).iter().enumerate() {
         let kind = match block.kind.as_ref() {
             "tool_use" | "server_tool_use" => {
-                call(import, record, block, &mut rest, is_side)?;
+                call(import, record, block, &mut rest)?;
                 continue;
             }
             _ if is_error => ItemKind::Error,
@@ -215,7 +216,7 @@ fn assistant(import: &mut Import<'_, '_>, record: &Record<'_>, message: &Object<
         };
         add(import, record, number, block, kind, &mut rest)?;
         let turn = import.turn(record)?;
-        if !is_side {
+        if turn.is_of(record) {
             turn.is_answered = kind == ItemKind::AssistantMessage || kind == ItemKind::Error;
             turn.ends_as = is_error.then_some(End::Failed);
             turn.error = is_error.then(|| gist(&block.text));
@@ -224,13 +225,7 @@ fn assistant(import: &mut Import<'_, '_>, record: &Record<'_>, message: &Object<
     usage(import, record, message)
 }
 
-fn call(
-    import: &mut Import<'_, '_>,
-    record: &Record<'_>,
-    block: &Block<'_>,
-    rest: &mut Option<Json>,
-    is_side: bool,
-) -> Result<()> {
+fn call(import: &mut Import<'_, '_>, record: &Record<'_>, block: &Block<'_>, rest: &mut Option<Json>) -> Result<()> {
     let Some(object) = &block.object else { return Ok(()) };
     let name = object.text("name").unwrap_or(Cow::Borrowed("tool"));
     let call = object.text("id").unwrap_or_else(|| Cow::Owned(hex(&record.mark)));
@@ -240,11 +235,11 @@ fn call(
         _ => ItemKind::ToolCall,
     };
     let turn = import.turn(record)?;
-    turn.called(&call);
-    if !is_side {
+    if turn.is_of(record) {
         turn.is_answered = false;
         turn.ends_as = None;
         turn.error = None;
+        import.called(&call);
     }
     let (tool, id) = (quoted(&name), quoted(&call));
     let input = object.raw("input").map_or("null", |input| input.get());
@@ -296,44 +291,50 @@ fn item_id(import: &Import<'_, '_>, record: &Record<'_>, number: usize) -> Resul
 /// Records what the response has used, as far as this record knows; the same response is on several.
 fn usage(import: &mut Import<'_, '_>, record: &Record<'_>, message: &Object<'_>) -> Result<Option<String>> {
     let (Some(used), Some(response)) = (message.object("usage"), message.text("id")) else { return Ok(None) };
-    let model = message.text("model").unwrap_or(Cow::Borrowed("unknown"));
-    let figure = |name: &str| used.integer(name);
-    let (read, write) = (figure("cache_read_input_tokens"), figure("cache_creation_input_tokens"));
-    let sums = [figure("input_tokens"), read, write, figure("output_tokens")];
-    if sums.iter().flatten().any(|tokens| !(0..=1_000_000_000_000).contains(tokens)) {
-        return Ok(Some(format!(
-            "its usage {} is none; it was not counted",
-            gist(used.without(&[]).unwrap_or_default().as_str())
-        )));
-    }
-    let input_tokens = sums[..3].iter().flatten().sum();
+    let (model, problem) = model("message.model", message.text("model").as_deref());
+    let mut given = match figures(&used, &response) {
+        Ok(given) => given,
+        Err(error) => return Ok(Some(not_counted(&error))),
+    };
     let turn = import.turn(record)?;
-    turn.last_input = Some(input_tokens).filter(|tokens| *tokens > 0).or(turn.last_input);
-    let turn_id = turn.id.clone();
+    if turn.is_of(record) && given.input_tokens > 0 {
+        turn.last_input = Some(given.input_tokens);
+    }
+    given.turn_id = turn.id.clone();
     let tx = import.tx;
-    // Models that are none, such as "<synthetic>", answer for the program itself.
-    if !model.starts_with('<') && import.state.model.is_none() {
+    // Models that are none, such as "<synthetic>", answer for the program itself. Agents may have others than the session.
+    let is_model = model.as_ref().is_none_or(|model| !model.starts_with('<'));
+    if is_model && !record.is_side && model.is_some() && import.state.model.is_none() {
         if record.is_new {
-            import.conversation()?.complete(tx, Some(&model), None)?;
+            import.conversation()?.complete(tx, model.as_deref(), None)?;
         }
-        import.state.model = Some(model.to_string());
+        import.state.model = model.clone();
     }
     if record.is_new {
-        let given = RecordUsage {
-            turn_id,
-            response_id: response.parse()?,
-            model: model.parse()?,
-            provider: (!model.starts_with('<')).then(|| "anthropic".parse()).transpose()?,
-            input_tokens,
-            output_tokens: figure("output_tokens").unwrap_or(0),
-            cache_read_tokens: read,
-            cache_write_tokens: write,
-            created_at: Some(record.at),
-            ..RecordUsage::default()
-        };
+        given.model = model_or_unknown(model)?;
+        given.provider = is_model.then(|| "anthropic".parse()).transpose()?;
+        given.created_at = Some(record.at);
         record_usage(tx, given)?;
     }
-    Ok(None)
+    Ok(problem)
+}
+
+fn figures(used: &Object<'_>, response: &str) -> Result<RecordUsage> {
+    let (read, write) = (used.tokens("cache_read_input_tokens")?, used.tokens("cache_creation_input_tokens")?);
+    let input_tokens = used.tokens("input_tokens")?.unwrap_or(0) + read.unwrap_or(0) + write.unwrap_or(0);
+    if input_tokens > MOST_TOKENS {
+        return Err(Error::invalid(format!(
+            "input_tokens, cache_read_input_tokens and cache_creation_input_tokens are {input_tokens} together, more than {MOST_TOKENS}"
+        )));
+    }
+    Ok(RecordUsage {
+        response_id: name("message.id", response)?,
+        input_tokens,
+        output_tokens: used.tokens("output_tokens")?.unwrap_or(0),
+        cache_read_tokens: read,
+        cache_write_tokens: write,
+        ..RecordUsage::default()
+    })
 }
 
 /// What a record says besides its content, under its own names.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::foreign;
 use super::record::{Object, call_title, document, gist, object_of, quoted, text_of};
-use super::sessions::{End, Import, NewItem, Record, hex};
+use super::sessions::{End, Import, NewItem, Record, hex, model_or_unknown, not_counted, prefixed};
 use crate::error::Result;
 use crate::ids::Name;
 use crate::json::Json;
@@ -67,18 +67,22 @@ pub(super) fn record(import: &mut Import<'_, '_>, record: &Record<'_>) -> Result
                 import.event(record, PREFIX, kind)?;
             }
             "turn_context" => {
-                if let Some(model) = payload.text("model") {
+                let mut problem = None;
+                if let Some(told) = payload.text("model") {
                     let tx = import.tx;
+                    let model;
+                    (model, problem) = super::sessions::model("payload.model", Some(&told));
                     if record.is_new && import.state.model.is_none() {
-                        import.conversation()?.complete(tx, Some(&model), None)?;
+                        import.conversation()?.complete(tx, model.as_deref(), None)?;
                     }
-                    import.state.model = Some(model.into_owned());
+                    import.state.model = model;
                 }
                 import.event(record, PREFIX, kind)?;
+                return Ok(problem);
             }
             "compacted" => compacted(import, record, &payload)?,
             "response_item" => item(import, record, &payload, false)?,
-            "event_msg" => event(import, record, &payload)?,
+            "event_msg" => return event(import, record, &payload),
             other => {
                 import.count_unknown(other);
                 import.event(record, PREFIX, other)?;
@@ -105,22 +109,24 @@ pub(super) fn record(import: &mut Import<'_, '_>, record: &Record<'_>) -> Result
 
 /// A fork repeats its parent's header, and its parent's responses, which are not counted again.
 fn header(import: &mut Import<'_, '_>, header: &Object<'_>) -> Result<()> {
-    let root = header.text("forked_from_id").or_else(|| header.text("id"));
-    import.state.counted_as = root.map(Cow::into_owned).or(import.state.counted_as.take());
+    let root = ["forked_from_id", "id"].iter().find_map(|name| header.text(name)?.parse().ok());
+    import.state.counted_as = root.or(import.state.counted_as.take());
     if import.state.provider.is_none() {
         import.state.provider = header.text("model_provider").and_then(|provider| provider.parse().ok());
     }
     Ok(())
 }
 
-fn event(import: &mut Import<'_, '_>, record: &Record<'_>, payload: &Object<'_>) -> Result<()> {
+fn event(import: &mut Import<'_, '_>, record: &Record<'_>, payload: &Object<'_>) -> Result<Option<String>> {
+    let mut problem = None;
     let kind = payload.text("type").unwrap_or(Cow::Borrowed("event"));
     match kind.as_ref() {
         "user_message" => {
             let text = payload.text("message").unwrap_or_default();
-            return prompt(import, record, &text, payload.without(&["type", "message"]));
+            prompt(import, record, &text, payload.without(&["type", "message"]))?;
+            return Ok(None);
         }
-        "token_count" => usage(import, record, payload)?,
+        "token_count" => problem = usage(import, record, payload)?,
         "task_complete" => {
             if let Some(turn) = &mut import.state.turn {
                 turn.ends_as = turn.ends_as.or(Some(End::Completed));
@@ -130,7 +136,7 @@ fn event(import: &mut Import<'_, '_>, record: &Record<'_>, payload: &Object<'_>)
         "turn_aborted" => {
             if let Some(turn) = &mut import.state.turn {
                 turn.ends_as = Some(End::Interrupted);
-                turn.error = payload.text("reason").map(Cow::into_owned);
+                turn.error = payload.text("reason").as_deref().map(beginning);
                 turn.at = turn.at.max(record.at);
             }
         }
@@ -138,7 +144,7 @@ fn event(import: &mut Import<'_, '_>, record: &Record<'_>, payload: &Object<'_>)
             let text = payload.text("message").map(Cow::into_owned).unwrap_or_default();
             let turn = import.turn(record)?;
             turn.ends_as = Some(End::Failed);
-            turn.error = Some(text.clone());
+            turn.error = Some(beginning(&text));
             let item = NewItem {
                 id: item_id(import, record)?,
                 kind: ItemKind::Error,
@@ -148,14 +154,21 @@ fn event(import: &mut Import<'_, '_>, record: &Record<'_>, payload: &Object<'_>)
                 data: payload.without(&["type", "message"]),
                 metadata: None,
             };
-            return import.item(record, item);
+            import.item(record, item)?;
+            return Ok(None);
         }
         _ => {}
     }
     if !KNOWN_EVENTS.contains(&kind.as_ref()) {
         import.count_unknown(&kind);
     }
-    import.event(record, PREFIX, &kind)
+    import.event(record, PREFIX, &kind)?;
+    Ok(problem)
+}
+
+/// What a turn says of its error. The state holds it until the turn ends; the whole text is in an item or an event.
+fn beginning(text: &str) -> String {
+    text[..text.floor_char_boundary(4096)].to_owned()
 }
 
 fn prompt(import: &mut Import<'_, '_>, record: &Record<'_>, text: &str, data: Option<Json>) -> Result<()> {
@@ -196,7 +209,7 @@ fn item(import: &mut Import<'_, '_>, record: &Record<'_>, item: &Object<'_>, is_
             match item.text("role").as_deref() {
                 Some("assistant") => said(import, record, item, ItemKind::AssistantMessage, text, &["type", "role", "content"]),
                 Some("user") if is_bare && !is_of_the_program(&text) => {
-                    let goes_on = import.state.turn.as_ref().is_some_and(|turn| !turn.is_answered && turn.open_calls.is_empty());
+                    let goes_on = import.state.turn.as_ref().is_some_and(|turn| !turn.is_answered) && !import.waits();
                     if goes_on {
                         return said(import, record, item, ItemKind::UserMessage, text, &["type", "role", "content"]);
                     }
@@ -214,7 +227,7 @@ fn item(import: &mut Import<'_, '_>, record: &Record<'_>, item: &Object<'_>, is_
         kind if kind.ends_with("_call_output") => {
             let call = item.text("call_id").unwrap_or_else(|| Cow::Owned(hex(&record.mark)));
             let output = item.raw("output").map_or("null", |output| output.get());
-            import.result(record, &call, output, has_failed(item), item.without(&["type", "call_id", "output"]))
+            import.result(record, 0, &call, output, has_failed(item), item.without(&["type", "call_id", "output"]))
         }
         kind => {
             import.count_unknown(kind);
@@ -275,7 +288,7 @@ fn call(import: &mut Import<'_, '_>, record: &Record<'_>, item: &Object<'_>, kin
     let is_done = item.raw("call_id").is_none();
     turn.is_answered = false;
     if let (Some(call), false) = (&call, is_done) {
-        turn.called(call);
+        import.called(call);
     }
     let (tool, call) = (quoted(&name), quoted(call.as_deref().unwrap_or_default()));
     let item = NewItem {
@@ -316,44 +329,50 @@ fn text_in(item: &Object<'_>, name: &str) -> String {
 }
 
 /// Totals run through the whole session, and are repeated: what has been used since the last is a response.
-fn usage(import: &mut Import<'_, '_>, record: &Record<'_>, payload: &Object<'_>) -> Result<()> {
-    let Some(info) = payload.object("info") else { return Ok(()) };
-    let Some(total) = info.object("total_token_usage") else { return Ok(()) };
-    let names = ["input_tokens", "cached_input_tokens", "output_tokens", "reasoning_output_tokens"];
-    let now = names.map(|name| total.integer(name).unwrap_or(0).clamp(0, 1_000_000_000_000));
+fn usage(import: &mut Import<'_, '_>, record: &Record<'_>, payload: &Object<'_>) -> Result<Option<String>> {
+    let Some(info) = payload.object("info") else { return Ok(None) };
+    let Some(total) = info.object("total_token_usage") else { return Ok(None) };
     let before = import.state.used;
     let mut used = [0; 4];
-    for (at, used) in used.iter_mut().enumerate() {
-        *used = (now[at] - before[at]).max(0);
-        import.state.used[at] = before[at].max(now[at]);
+    let mut now = before;
+    let names = ["input_tokens", "cached_input_tokens", "output_tokens", "reasoning_output_tokens"];
+    for (at, name) in names.into_iter().enumerate() {
+        match total.tokens(name) {
+            Ok(tokens) => now[at] = before[at].max(tokens.unwrap_or(0)),
+            Err(error) => return Ok(Some(not_counted(&error))),
+        }
+        used[at] = now[at] - before[at];
     }
+    import.state.used = now;
     if used == [0; 4] {
-        return Ok(());
+        return Ok(None);
     }
     let [input_tokens, cached, output_tokens, reasoning] = used;
-    let last = info.object("last_token_usage").and_then(|last| last.integer("input_tokens"));
-    let counted_as =
-        import.state.counted_as.clone().or_else(|| import.state.thread.as_ref().map(ToString::to_string)).unwrap_or_default();
-    let [of_input, of_cached, of_output, of_reasoning] = import.state.used;
-    let response = format!("{PREFIX}:{counted_as}:{of_input}-{of_cached}-{of_output}-{of_reasoning}");
+    let (last, problem) = match info.object("last_token_usage").map(|last| last.tokens("input_tokens")).transpose() {
+        Ok(last) => (last.flatten(), None),
+        Err(error) => (None, Some(format!("last_token_usage: {}", error.message()))),
+    };
+    let counted_as = import.state.counted_as.as_ref().or(import.state.thread.as_ref()).map_or("", Name::as_str);
+    let [of_input, of_cached, of_output, of_reasoning] = now;
+    let response_id = prefixed(PREFIX, &format!("{counted_as}:{of_input}-{of_cached}-{of_output}-{of_reasoning}"))?;
     let (model, provider) = (import.state.model.clone(), import.state.provider.clone());
     let turn = import.turn(record)?;
     turn.last_input = last.or(turn.last_input);
     let turn_id = turn.id.clone();
-    if !record.is_new {
-        return Ok(());
+    if record.is_new {
+        let given = RecordUsage {
+            turn_id,
+            response_id,
+            model: model_or_unknown(model)?,
+            provider,
+            input_tokens,
+            output_tokens,
+            cache_read_tokens: Some(cached.min(input_tokens)),
+            reasoning_tokens: Some(reasoning),
+            created_at: Some(record.at),
+            ..RecordUsage::default()
+        };
+        record_usage(import.tx, given)?;
     }
-    let given = RecordUsage {
-        turn_id,
-        response_id: response.parse()?,
-        model: model.as_deref().unwrap_or("unknown").parse()?,
-        provider,
-        input_tokens,
-        output_tokens,
-        cache_read_tokens: Some(cached.min(input_tokens)),
-        reasoning_tokens: Some(reasoning),
-        created_at: Some(record.at),
-        ..RecordUsage::default()
-    };
-    record_usage(import.tx, given)
+    Ok(problem)
 }

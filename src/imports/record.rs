@@ -1,12 +1,17 @@
 //! Records of JSON lines, read without losing a digit: what is passed on stays the text that it was.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use serde::Deserializer;
 use serde_json::value::RawValue;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::ids::Name;
 use crate::json::{Json, Key, Pairs};
+
+/// The most tokens that a response may have used.
+pub(super) const MOST_TOKENS: i64 = 1_000_000_000_000;
 
 /// The members of a JSON object, in order. Of members with one name the last counts.
 #[derive(Default)]
@@ -14,12 +19,11 @@ pub(super) struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de: 'a, 'a> serde::Deserialize<'de> for Object<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Pairs(pairs) = Pairs::deserialize(deserializer)?;
-        let mut members: Vec<(Cow<'de, str>, &'de RawValue)> = Vec::with_capacity(pairs.len());
-        for (key, value) in pairs {
-            members.retain(|(known, _)| *known != key);
-            members.push((key, value));
-        }
+        let Pairs(mut members) = Pairs::deserialize(deserializer)?;
+        let mut known = BTreeSet::new();
+        members.reverse();
+        members.retain(|(key, _)| known.insert(key.clone()));
+        members.reverse();
         Ok(Object(members))
     }
 }
@@ -45,6 +49,15 @@ impl<'a> Object<'a> {
 
     pub(super) fn integer(&self, name: &str) -> Option<i64> {
         serde_json::from_str(self.raw(name)?.get()).ok()
+    }
+
+    /// A number of tokens, where it is told.
+    pub(super) fn tokens(&self, name: &str) -> Result<Option<i64>> {
+        let Some(raw) = self.raw(name) else { return Ok(None) };
+        match serde_json::from_str::<f64>(raw.get()) {
+            Ok(told) if told.fract() == 0.0 && (0.0..=MOST_TOKENS as f64).contains(&told) => Ok(Some(told as i64)),
+            _ => Err(Error::invalid(format!("{name} is {}; tokens are whole numbers of 0 to {MOST_TOKENS}", gist(raw.get())))),
+        }
     }
 
     pub(super) fn is_true(&self, name: &str) -> bool {
@@ -87,6 +100,11 @@ pub(super) fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
 
 pub(super) fn object_of(raw: &RawValue) -> Option<Object<'_>> {
     if raw.get().starts_with('{') { serde_json::from_str(raw.get()).ok() } else { None }
+}
+
+/// A name of a file's; where it is none, the error says which.
+pub(super) fn name(path: &str, text: &str) -> Result<Name> {
+    text.parse().map_err(|error: Error| Error::invalid(format!("{path}: {}", error.message())))
 }
 
 pub(super) fn json(raw: &RawValue) -> Result<Json> {

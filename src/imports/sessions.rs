@@ -1,10 +1,10 @@
 //! Session logs of coding assistants: JSON lines that become a thread, chunk by chunk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sha2::{Digest, Sha256};
 
-use super::record::{Object, gist};
+use super::record::{Object, gist, name};
 use super::{claude, codex, foreign, zagens};
 use crate::error::{Error, Result};
 use crate::ids::Name;
@@ -82,20 +82,25 @@ arguments! {
     /// What goes from chunk to chunk.
     pub(super) struct State {
         pub(super) thread: Option<Name>,
+        /// Whether somebody deleted the thread while the file was imported.
+        is_deleted: bool,
         /// Records from before the one that names the session.
         pending: Vec<Unplaced>,
+        pending_bytes: usize,
         hopeless: bool,
         pub(super) turn: Option<OpenTurn>,
+        /// The tools that the open turn has called and that have not answered yet.
+        open_calls: Vec<String>,
         /// The time of the newest record that has one.
         pub(super) at: Option<i64>,
         /// The title that a prompt gave.
         pub(super) title: Option<String>,
-        pub(super) model: Option<String>,
+        pub(super) model: Option<Name>,
         pub(super) provider: Option<Name>,
         /// The item of a compaction whose summary is still to come.
         pub(super) compaction: Option<Name>,
         /// Under which session responses are counted, and what it had used: input, cached, output, reasoning.
-        pub(super) counted_as: Option<String>,
+        pub(super) counted_as: Option<Name>,
         pub(super) used: [i64; 4],
     }
 
@@ -111,22 +116,21 @@ arguments! {
     pub(super) struct OpenTurn {
         pub(super) id: Name,
         pub(super) at: i64,
+        /// Whether a side chain began it, that is, the file holds one that stands for itself. What it says counts for no other turn.
+        pub(super) is_side: bool,
         /// Whether what came last is an answer.
         pub(super) is_answered: bool,
         /// How it ends, whatever came last.
         pub(super) ends_as: Option<End>,
         pub(super) error: Option<String>,
-        pub(super) open_calls: Vec<String>,
         pub(super) last_input: Option<i64>,
     }
 }
 
 impl OpenTurn {
-    /// A tool was called, and has not answered yet.
-    pub(super) fn called(&mut self, call: &str) {
-        if !self.open_calls.iter().any(|open| open == call) {
-            self.open_calls.push(call.to_owned());
-        }
+    /// Whether a record tells how the turn ends: what side chains say inside another one's turn does not.
+    pub(super) fn is_of(&self, record: &Record<'_>) -> bool {
+        self.is_side || !record.is_side
     }
 }
 
@@ -138,9 +142,12 @@ words! {
     }
 }
 
-/// How much may come before the record that names the session.
-const MOST_PENDING: usize = 64;
-const MOST_PENDING_BYTES: usize = 1 << 20;
+const UNKNOWN_MODEL: &str = "unknown";
+
+/// How much may come before the record that names the session: it goes from chunk to chunk. Each record weighs something besides its text.
+const MOST_PENDING_BYTES: usize = 4 << 20;
+const UNPLACED_BYTES: usize = 64;
+const TOO_LATE: &str = "more than 4 MiB of records come before the one that tells of which session they are";
 
 /// Imports a part of a file, in one transaction. The same part again, with the same state, adds nothing.
 pub(crate) fn chunk(tx: &Tx<'_>, arguments: ImportChunk) -> Result<ImportedChunk> {
@@ -168,6 +175,9 @@ pub(crate) fn chunk(tx: &Tx<'_>, arguments: ImportChunk) -> Result<ImportedChunk
         state,
         conversation: None,
         turn: None,
+        open_calls: BTreeSet::new(),
+        undo: Vec::new(),
+        unknown: None,
         report: ImportedChunk {
             state: Json::default(),
             thread_id: None,
@@ -178,10 +188,18 @@ pub(crate) fn chunk(tx: &Tx<'_>, arguments: ImportChunk) -> Result<ImportedChunk
             unknown_types: BTreeMap::new(),
         },
     };
+    import.open_calls.extend(std::mem::take(&mut import.state.open_calls));
     if let Some(id) = import.state.thread.clone() {
-        import.conversation = Conversation::find(tx, &id)?;
+        if !import.state.is_deleted {
+            import.conversation = Conversation::find(tx, &id)?;
+        }
+        // Begun anew here, it would lack what came before, and get that after the rest once the file is imported again.
         if import.conversation.is_none() {
-            return Err(Error::not_found("thread", &id));
+            if !std::mem::replace(&mut import.state.is_deleted, true) {
+                let id = id.as_str();
+                import.reject(line, format!("the thread {id:?} was deleted meanwhile; nothing was imported from here on"));
+            }
+            return import.answer();
         }
     }
     if format == SessionFormat::Zagens {
@@ -203,7 +221,19 @@ pub(super) struct Import<'t, 'c> {
     pub(super) conversation: Option<Conversation>,
     /// The key of the open turn, once it is known.
     turn: Option<(Name, i64)>,
+    /// Those of the state. There may be many, and a record changes few: what it changed is undone where it fails.
+    open_calls: BTreeSet<String>,
+    undo: Vec<Undo>,
+    /// The unknown type of the record that is being imported.
+    unknown: Option<String>,
     pub(super) report: ImportedChunk,
+}
+
+/// What brings the open calls back to where they were.
+enum Undo {
+    Insert(String),
+    Remove(String),
+    Replace(BTreeSet<String>),
 }
 
 /// A record of a file.
@@ -216,6 +246,8 @@ pub(super) struct Record<'r> {
     pub(super) at: i64,
     /// Whether it is new; otherwise only the state moves on.
     pub(super) is_new: bool,
+    /// Whether it belongs to a side chain: what an agent says and does that the main one has called.
+    pub(super) is_side: bool,
 }
 
 impl Import<'_, '_> {
@@ -288,13 +320,13 @@ impl Import<'_, '_> {
         };
         let Some((id, thread)) = begun else {
             if self.state.hopeless {
-                self.reject(line, "the file has not told of which session it is");
+                self.reject(line, TOO_LATE);
                 return Ok(());
             }
             self.state.pending.push(Unplaced { line, index, text: text.to_owned() });
-            let bytes: usize = self.state.pending.iter().map(|unplaced| unplaced.text.len()).sum();
-            if self.state.pending.len() > MOST_PENDING || bytes > MOST_PENDING_BYTES {
-                self.give_up();
+            self.state.pending_bytes += text.len() + UNPLACED_BYTES;
+            if self.state.pending_bytes > MOST_PENDING_BYTES {
+                self.give_up(TOO_LATE);
             }
             return Ok(());
         };
@@ -319,10 +351,10 @@ impl Import<'_, '_> {
         Ok(())
     }
 
-    fn give_up(&mut self) {
+    fn give_up(&mut self, reason: &str) {
         self.state.hopeless = true;
         for Unplaced { line, .. } in std::mem::take(&mut self.state.pending) {
-            self.reject(line, "the file does not tell of which session it is");
+            self.reject(line, reason);
         }
     }
 
@@ -333,7 +365,7 @@ impl Import<'_, '_> {
         };
         let own = object.text("timestamp").and_then(|text| foreign::time(&text).ok()).filter(|at| *at >= 0);
         let at = own.or(self.state.at).unwrap_or(self.tx.now);
-        let before = (self.state.clone(), self.conversation.clone(), self.turn.clone(), self.report.unknown_types.clone());
+        let before = (self.state.clone(), self.conversation.clone(), self.turn.clone());
         let tx = self.tx;
         let outcome = tx.attempt(|tx| {
             let conversation = self.conversation()?;
@@ -342,7 +374,8 @@ impl Import<'_, '_> {
                 (known == Known::Other).then(|| conversation.note(tx, &mark(&["again", text]), &mark(&[text]))).transpose()?;
             self.state.at = Some(at);
             let is_new = repeat.unwrap_or(known) == Known::New;
-            let record = Record { mark: called, text, object, at, is_new };
+            let is_side = self.format == SessionFormat::ClaudeCode && object.is_true("isSidechain");
+            let record = Record { mark: called, text, object, at, is_new, is_side };
             let problem = match self.format {
                 _ if repeat.is_some() => claude::repeat(self, &record)?,
                 SessionFormat::Codex => codex::record(self, &record)?,
@@ -350,21 +383,60 @@ impl Import<'_, '_> {
             };
             Ok((known, problem))
         })?;
+        if outcome.is_err() {
+            (self.state, self.conversation, self.turn) = before;
+        }
+        self.settle(line, outcome);
+        Ok(())
+    }
+
+    /// Counts what became of a record.
+    pub(super) fn settle(&mut self, line: i64, outcome: Result<(Known, Option<String>)>) {
+        let (undo, unknown) = (std::mem::take(&mut self.undo), self.unknown.take());
         match outcome {
+            Err(error) => {
+                for change in undo.into_iter().rev() {
+                    match change {
+                        Undo::Insert(call) => _ = self.open_calls.insert(call),
+                        Undo::Remove(call) => _ = self.open_calls.remove(&call),
+                        Undo::Replace(calls) => self.open_calls = calls,
+                    }
+                }
+                return self.reject(line, error.message());
+            }
             Ok((_, Some(problem))) => self.reject(line, problem),
             Ok((Known::New, None)) => self.report.imported += 1,
             Ok(_) => self.report.skipped += 1,
-            Err(error) => {
-                (self.state, self.conversation, self.turn, self.report.unknown_types) = before;
-                self.reject(line, error.message());
-            }
         }
-        Ok(())
+        if let Some(kind) = unknown {
+            *self.report.unknown_types.entry(kind).or_default() += 1;
+        }
+    }
+
+    /// A tool was called, and has not answered yet.
+    pub(super) fn called(&mut self, call: &str) {
+        // An id may be of any length.
+        let call = hex(&mark(&[call]));
+        if self.open_calls.insert(call.clone()) {
+            self.undo.push(Undo::Remove(call));
+        }
+    }
+
+    fn answered(&mut self, call: &str) {
+        let call = hex(&mark(&[call]));
+        if self.open_calls.remove(&call) {
+            self.undo.push(Undo::Insert(call));
+        }
+    }
+
+    /// Whether a tool of the open turn has not answered yet.
+    pub(super) fn waits(&self) -> bool {
+        !self.open_calls.is_empty()
     }
 
     fn finish(&mut self) -> Result<()> {
         if self.conversation.is_none() {
-            self.give_up();
+            self.give_up("the file does not tell of which session it is");
         }
         self.end_turn()
     }
@@ -374,6 +446,7 @@ impl Import<'_, '_> {
             conversation.save(self.tx)?;
             self.report.thread_id = Some(conversation.id.to_string());
         }
+        self.state.open_calls = self.open_calls.into_iter().collect();
         self.report.state = Json::of(&self.state)?;
         Ok(self.report)
     }
@@ -406,6 +479,7 @@ impl Import<'_, '_> {
                 error: None,
                 steer_count: 0,
                 metadata,
+                is_side: record.is_side,
             };
             let tx = self.tx;
             let key = self.conversation()?.turn(tx, turn)?;
@@ -414,18 +488,18 @@ impl Import<'_, '_> {
         self.state.turn = Some(OpenTurn {
             id,
             at: record.at,
+            is_side: record.is_side,
             is_answered: false,
             ends_as: None,
             error: None,
-            open_calls: Vec::new(),
             last_input: None,
         });
         Ok(())
     }
 
-    /// The key of the open turn; one is opened where there is none.
+    /// The open turn; one is opened where there is none that the record may belong to.
     pub(super) fn turn(&mut self, record: &Record<'_>) -> Result<&mut OpenTurn> {
-        if self.state.turn.is_none() {
+        if self.state.turn.as_ref().is_none_or(|turn| turn.is_side && !record.is_side) {
             self.open_turn(record, "", None)?;
         }
         match &mut self.state.turn {
@@ -452,13 +526,16 @@ impl Import<'_, '_> {
     pub(super) fn end_turn(&mut self) -> Result<()> {
         let key = self.turn_key()?;
         let Some(turn) = self.state.turn.take() else { return Ok(()) };
+        let open_calls = std::mem::take(&mut self.open_calls);
+        let waits = !open_calls.is_empty();
+        self.undo.push(Undo::Replace(open_calls));
         // Somebody has deleted it.
         let Some(key) = key else { return Ok(()) };
         let status = match turn.ends_as {
             Some(End::Failed) => TurnStatus::Failed,
             Some(End::Interrupted) => TurnStatus::Interrupted,
             Some(End::Completed) => TurnStatus::Completed,
-            None if turn.is_answered && turn.open_calls.is_empty() => TurnStatus::Completed,
+            None if turn.is_answered && !waits => TurnStatus::Completed,
             None => TurnStatus::Interrupted,
         };
         let error = turn.error.map(|message| Json::from(serde_json::json!({ "message": message })));
@@ -492,29 +569,30 @@ impl Import<'_, '_> {
         self.conversation()?.item(tx, item)
     }
 
-    /// Ends the item of a tool's call with its result. A result whose call is not there becomes an item of its own.
+    /// Ends the item of a tool's call with its result. A result whose call is not there, or has one, becomes an item of its own.
     pub(super) fn result(
         &mut self,
         record: &Record<'_>,
+        number: usize,
         call: &str,
         output: &str,
         failed: bool,
         more: Option<Json>,
     ) -> Result<()> {
+        self.answered(call);
         if let Some(turn) = &mut self.state.turn {
-            turn.open_calls.retain(|open| open != call);
-            turn.is_answered = false;
+            turn.is_answered &= !turn.is_of(record);
             turn.at = turn.at.max(record.at);
         }
         if !record.is_new {
             return Ok(());
         }
         let status = if failed { ThreadItemStatus::Failed } else { ThreadItemStatus::Completed };
-        let id = self.id(&["call", call])?;
+        let mut id = self.id(&["call", call])?;
         let tx = self.tx;
         let conversation = self.conversation()?;
         match conversation.contents(tx, &id)? {
-            Some((key, data, metadata)) => {
+            Some((key, known, data, metadata)) if !matches!(known, ThreadItemStatus::Completed | ThreadItemStatus::Failed) => {
                 let data = with_member(data.as_ref(), "output", output)?;
                 let metadata = match &more {
                     Some(more) => Some(with_member(metadata.as_ref(), "result", more.as_str())?),
@@ -522,7 +600,10 @@ impl Import<'_, '_> {
                 };
                 conversation.end_item(tx, key, status, record.at, &data, metadata.as_ref())
             }
-            None => {
+            known => {
+                if known.is_some() {
+                    id = self.id(&["call", call, &hex(&record.mark), &number.to_string()])?;
+                }
                 self.turn(record)?;
                 let data = Some(with_member(None, "output", output)?);
                 let metadata = more.map(|more| with_member(None, "result", more.as_str())).transpose()?;
@@ -538,8 +619,7 @@ impl Import<'_, '_> {
         if !record.is_new {
             return Ok(());
         }
-        let name = format!("{prefix}:{kind}");
-        let event_type = name.parse().or_else(|_| format!("{prefix}:{}", hex(&mark(&[kind]))).parse())?;
+        let event_type = prefixed(prefix, kind)?;
         let data = Json::parse(record.text)?;
         let turn = self.state.turn.as_ref().map(|turn| turn.id.clone());
         let (tx, at) = (self.tx, record.at);
@@ -547,7 +627,7 @@ impl Import<'_, '_> {
     }
 
     pub(super) fn count_unknown(&mut self, kind: &str) {
-        *self.report.unknown_types.entry(gist(kind)).or_default() += 1;
+        self.unknown = Some(gist(kind));
     }
 
     /// The title that a prompt gives, where the thread has none.
@@ -580,6 +660,28 @@ pub(super) fn with_member(document: Option<&Json>, name: &str, value: &str) -> R
     let before = before.strip_suffix('}').unwrap_or("{");
     let comma = if before.trim_end().ends_with('{') { "" } else { "," };
     Json::parse(format!("{before}{comma}{}:{value}}}", super::record::quoted(name)))
+}
+
+/// A name of ours for something that has one of any length there.
+pub(super) fn prefixed(prefix: &str, text: &str) -> Result<Name> {
+    format!("{prefix}:{text}").parse().or_else(|_| format!("{prefix}:{}", hex(&mark(&[text]))).parse())
+}
+
+/// The model that was told. One that is no name counts as none, and what is wrong with it comes along.
+pub(super) fn model(path: &str, told: Option<&str>) -> (Option<Name>, Option<String>) {
+    match told.map(|told| name(path, told)).transpose() {
+        Ok(model) => (model, None),
+        Err(error) => (None, Some(format!("{}; its usage is counted under {UNKNOWN_MODEL:?}", error.message()))),
+    }
+}
+
+/// The model of usage that tells of none.
+pub(super) fn model_or_unknown(model: Option<Name>) -> Result<Name> {
+    model.map_or_else(|| UNKNOWN_MODEL.parse(), Ok)
+}
+
+pub(super) fn not_counted(error: &Error) -> String {
+    format!("its usage was not counted: {}", error.message())
 }
 
 /// 16 bytes that stand for these texts.

@@ -7,8 +7,8 @@ use serde::de::IntoDeserializer;
 use serde_json::value::RawValue;
 
 use super::foreign;
-use super::record::{Object, gist, quoted, text_of};
-use super::sessions::{Import, mark, why_unreadable, with_member};
+use super::record::{self, MOST_TOKENS, Object, gist, quoted, text_of};
+use super::sessions::{Import, mark, model, model_or_unknown, not_counted, prefixed, why_unreadable, with_member};
 use crate::error::{Error, Result};
 use crate::ids::Name;
 use crate::json::Json;
@@ -65,15 +65,11 @@ fn one(import: &mut Import<'_, '_>, line: i64, text: &str, object: &Object<'_>) 
         };
         found.map(Some)
     })?;
-    match outcome {
-        Ok(None) => {}
-        Ok(Some((_, Some(problem)))) => import.reject(line, problem),
-        Ok(Some((Known::New, None))) => import.report.imported += 1,
-        Ok(Some(_)) => import.report.skipped += 1,
-        Err(error) => {
-            import.conversation = before;
-            import.reject(line, error.message());
-        }
+    if outcome.is_err() {
+        import.conversation = before;
+    }
+    if let Some(outcome) = outcome.transpose() {
+        import.settle(line, outcome);
     }
     // A file has what belongs to one thread, but need not.
     if let Some(conversation) = &mut import.conversation {
@@ -110,7 +106,7 @@ fn required<'a>(object: &Object<'a>, name: &str) -> Result<Cow<'a, str>> {
 }
 
 fn name(object: &Object<'_>, member: &str) -> Result<Name> {
-    required(object, member)?.parse().map_err(|error: Error| Error::invalid(format!("{member}: {}", error.message())))
+    record::name(member, &required(object, member)?)
 }
 
 fn time(object: &Object<'_>, name: &str) -> Result<Option<i64>> {
@@ -210,6 +206,10 @@ fn turn(import: &mut Import<'_, '_>, text: &str, object: &Object<'_>) -> Result<
         Some(message) => Ok(Json::from(serde_json::Value::from(message))),
         None => Json::parse(error.get()),
     });
+    let (last, mut problem) = match object.tokens("last_request_input_tokens") {
+        Ok(last) => (last, None),
+        Err(error) => (None, Some(error.message().to_owned())),
+    };
     let imported = ImportedTurn {
         id: id.clone(),
         status: word,
@@ -218,10 +218,11 @@ fn turn(import: &mut Import<'_, '_>, text: &str, object: &Object<'_>) -> Result<
         started_at: time(object, "started_at")?,
         ended_at: time(object, "ended_at")?,
         duration_ms: object.integer("duration_ms").filter(|ms| *ms >= 0),
-        last_request_input_tokens: object.integer("last_request_input_tokens"),
+        last_request_input_tokens: last,
         error: error.transpose()?,
         steer_count: object.integer("steer_count").unwrap_or(0).max(0),
         metadata: Some(metadata(object, &ours)?),
+        is_side: false,
     };
     let conversation = import.conversation()?;
     conversation.turn(tx, imported)?;
@@ -231,29 +232,42 @@ fn turn(import: &mut Import<'_, '_>, text: &str, object: &Object<'_>) -> Result<
     let key = conversation.key;
     if let Some(used) = object.object("usage") {
         let model = thread_of(tx, key)?.and_then(|(_, model)| model);
-        usage(import, &id, &used, model.as_deref(), at)?;
+        problem = usage(import, &id, &used, model.as_deref(), at)?.or(problem);
     }
-    Ok((known, None))
+    Ok((known, problem))
 }
 
-fn usage(import: &mut Import<'_, '_>, turn: &Name, used: &Object<'_>, model: Option<&str>, at: i64) -> Result<()> {
-    let figure = |name: &str| used.integer(name).filter(|tokens| (0..=1_000_000_000_000).contains(tokens));
-    let input_tokens = figure("input_tokens").unwrap_or(0);
-    let (hit, miss) = (figure("prompt_cache_hit_tokens"), figure("prompt_cache_miss_tokens"));
-    let model = model.unwrap_or("unknown");
-    let given = RecordUsage {
-        turn_id: turn.clone(),
-        response_id: format!("{PREFIX}:{turn}").parse()?,
-        model: model.parse()?,
-        provider: Some(provider(model).parse()?),
-        input_tokens: input_tokens.max(hit.unwrap_or(0) + miss.unwrap_or(0)),
-        output_tokens: figure("output_tokens").unwrap_or(0),
-        cache_read_tokens: hit,
-        reasoning_tokens: figure("reasoning_tokens"),
-        created_at: Some(at),
-        ..RecordUsage::default()
+fn usage(import: &mut Import<'_, '_>, turn: &Name, used: &Object<'_>, told: Option<&str>, at: i64) -> Result<Option<String>> {
+    let (model, problem) = model("the model of the thread", told);
+    let model = model_or_unknown(model)?;
+    let mut given = match figures(used) {
+        Ok(given) => given,
+        Err(error) => return Ok(Some(not_counted(&error))),
     };
-    record_usage(import.tx, given)
+    given.turn_id = turn.clone();
+    given.response_id = prefixed(PREFIX, turn)?;
+    given.provider = Some(provider(&model).parse()?);
+    given.model = model;
+    given.created_at = Some(at);
+    record_usage(import.tx, given)?;
+    Ok(problem)
+}
+
+fn figures(used: &Object<'_>) -> Result<RecordUsage> {
+    let (hit, miss) = (used.tokens("prompt_cache_hit_tokens")?, used.tokens("prompt_cache_miss_tokens")?);
+    let parts = hit.unwrap_or(0) + miss.unwrap_or(0);
+    if parts > MOST_TOKENS {
+        return Err(Error::invalid(format!(
+            "prompt_cache_hit_tokens and prompt_cache_miss_tokens are {parts} together, more than {MOST_TOKENS}"
+        )));
+    }
+    Ok(RecordUsage {
+        input_tokens: used.tokens("input_tokens")?.unwrap_or(0).max(parts),
+        output_tokens: used.tokens("output_tokens")?.unwrap_or(0),
+        cache_read_tokens: hit,
+        reasoning_tokens: used.tokens("reasoning_tokens")?,
+        ..RecordUsage::default()
+    })
 }
 
 fn provider(model: &str) -> &'static str {
@@ -337,6 +351,6 @@ fn append(import: &mut Import<'_, '_>, text: &str, object: &Object<'_>, kind: &s
     let tx = import.tx;
     let (turn_id, item_id) = (object.text("turn_id"), object.text("item_id"));
     let id = |text: Option<Cow<'_, str>>| text.and_then(|text| text.parse().ok());
-    let event_type = format!("{PREFIX}:{kind}").parse()?;
+    let event_type = prefixed(PREFIX, kind)?;
     import.conversation()?.event(tx, event_type, id(turn_id), id(item_id), Json::parse(text)?, at)
 }

@@ -43,6 +43,8 @@ pub(crate) struct ImportedTurn {
     pub(crate) error: Option<Json>,
     pub(crate) steer_count: i64,
     pub(crate) metadata: Option<Json>,
+    /// Whether it ran beside the others: the thread's latest turn is another one, where there is one.
+    pub(crate) is_side: bool,
 }
 
 /// How a turn ended.
@@ -71,8 +73,8 @@ pub(crate) struct ImportedItem {
     pub(crate) position: Option<i64>,
 }
 
-/// The key of an item, its data and its metadata.
-pub(crate) type Contents = (i64, Option<Json>, Option<Json>);
+/// The key of an item, its status, its data and its metadata.
+pub(crate) type Contents = (i64, ThreadItemStatus, Option<Json>, Option<Json>);
 
 /// What became of a record before.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -258,13 +260,17 @@ impl Conversation {
                 &turn.metadata,
             ),
         )?;
-        self.latest_turn_id = Some(turn.id.to_string());
+        if !turn.is_side || self.latest_turn_id.is_none() {
+            self.latest_turn_id = Some(turn.id.to_string());
+        }
         self.seen(turn.ended_at.unwrap_or(turn.created_at));
         Ok(key)
     }
 
     /// Ends a turn, and what it has left open. One that ended in this way before stays as it is.
     pub(crate) fn end_turn(&mut self, tx: &Tx<'_>, turn: i64, end: &TurnEnd) -> Result<()> {
+        let before =
+            tx.row("SELECT ended_at FROM turns WHERE key = ?1", [turn], |row| Ok(row.get::<_, Option<i64>>(0)?))?.flatten();
         let changed = tx.execute(
             "UPDATE turns SET status = ?2, ended_at = ?3, duration_ms = max(?3 - started_at, 0), error = ?4, last_request_input_tokens = ?5
              WHERE key = ?1 AND (status <> ?2 OR ended_at IS NOT ?3)",
@@ -274,6 +280,11 @@ impl Conversation {
             return Ok(());
         }
         self.seen(end.ended_at);
+        // What an earlier end has left interrupted is so until this one.
+        tx.execute(
+            "UPDATE thread_items SET ended_at = ?3 WHERE turn = ?1 AND status = ?4 AND ended_at = ?2",
+            (turn, before, end.ended_at, ThreadItemStatus::Interrupted),
+        )?;
         super::items::interrupt_open_of_turn(&tx.at(end.ended_at), turn, ThreadItemStatus::Interrupted)
     }
 
@@ -326,9 +337,9 @@ impl Conversation {
     /// What an item of this thread holds, if there is one of this id.
     pub(crate) fn contents(&self, tx: &Tx<'_>, id: &Name) -> Result<Option<Contents>> {
         match find_item(tx, id)? {
-            Some((key, thread)) if thread == self.key => {
+            Some((key, thread, status)) if thread == self.key => {
                 tx.row("SELECT data, metadata FROM item_contents WHERE item = ?1", [key], |row| {
-                    Ok((key, row.get(0)?, row.get(1)?))
+                    Ok((key, status, row.get(0)?, row.get(1)?))
                 })
             }
             _ => Ok(None),
@@ -403,9 +414,9 @@ pub(crate) fn thread_of(tx: &Tx<'_>, thread: i64) -> Result<Option<(Name, Option
     )
 }
 
-fn find_item(tx: &Tx<'_>, id: &Name) -> Result<Option<(i64, i64)>> {
-    tx.row("SELECT key, thread FROM thread_items WHERE tenant = ?1 AND id = ?2", (tx.tenant, id), |row| {
-        Ok((row.get(0)?, row.get(1)?))
+fn find_item(tx: &Tx<'_>, id: &Name) -> Result<Option<(i64, i64, ThreadItemStatus)>> {
+    tx.row("SELECT key, thread, status FROM thread_items WHERE tenant = ?1 AND id = ?2", (tx.tenant, id), |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?))
     })
 }
 
