@@ -88,8 +88,8 @@ export type JsonInput = unknown;
 /** An item under a lease. */
 export type ClaimedItem = WorkItem & { status: "claimed"; workerId: string; claimedAt: number; leaseExpiresAt: number };
 
-/** Bytes as they may be given. */
-export type Bytes = Blob | ArrayBuffer | Uint8Array;
+/** Bytes as they may be given: a Blob of the platform's (a File, too), not the record of that name. */
+export type Bytes = globalThis.Blob | ArrayBuffer | Uint8Array;
 
 /** What names the lease of an item; a claimed item may be passed whole. */
 export type Lease = { readonly id: string; readonly fence: number };

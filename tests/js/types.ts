@@ -1,5 +1,5 @@
 // What the types must accept and refuse: checked by tsc, never run.
-import { openStore, type Store } from "../../www/client/index.js";
+import { openStore, type Blob as BlobRecord, type Store } from "../../www/client/index.js";
 
 export async function checks(store: Store): Promise<void> {
   await store.events.append("e", { type: "node_failed", data: { nodeId: "n", error: "e", attempt: 1, retryable: true } });
@@ -91,4 +91,20 @@ export async function checks(store: Store): Promise<void> {
 
   // @ts-expect-error an integer
   await store.queue.enqueue({ queue: "q", priority: "high" });
+
+  // The platform's Blob and the record of that name are two things, and so are the two kinds of Event and Worker.
+  const file = new File(["x"], "x.png");
+  const kept = await store.blobs.put(file, { mediaType: "image/png" });
+  kept.mediaType?.toUpperCase();
+  for (const bytes of [new Blob(["x"]), new ArrayBuffer(1), new Uint8Array(1)]) await store.blobs.put(bytes);
+  await store.imports.jamjet(new Blob(["x"]));
+  await store.imports.chunk(file.slice(0, 1), { format: "codex" });
+  await store.imports.claudeCode([file, { path: "x", blob: new Blob(["x"]) }]);
+  // @ts-expect-error the record of a blob is not its bytes
+  await store.blobs.put({ id: "x", size: 1, createdAt: 3 });
+  // @ts-expect-error nor is what the store has answered
+  await store.imports.jamjet(kept);
+  kept satisfies BlobRecord;
+  // @ts-expect-error nor are a platform's bytes the record
+  file satisfies BlobRecord;
 }
