@@ -59,6 +59,7 @@ records! {
         pub no_cache_tokens: i64,
         pub reasoning_tokens: i64,
         /// In US dollars, of the responses that have a price; null where none has.
+        #[cfg_attr(feature = "development", ts(optional = false))]
         pub cost_usd: Option<f64> as null,
         pub responses: i64,
         /// Of them, how many have no price.
@@ -77,12 +78,16 @@ records! {
         pub no_cache_tokens: i64,
         pub reasoning_tokens: i64,
         /// In US dollars, of the responses that have a price; null where there are responses and none has one.
+        #[cfg_attr(feature = "development", ts(optional = false))]
         pub cost_usd: Option<f64> as null,
         /// What the same responses would have cost, had there been no cache.
+        #[cfg_attr(feature = "development", ts(optional = false))]
         pub cost_usd_without_cache: Option<f64> as null,
         /// The difference; 0 where the cache made it dearer.
+        #[cfg_attr(feature = "development", ts(optional = false))]
         pub cache_savings_usd: Option<f64> as null,
         /// Cache reads in percent of all input; null without input.
+        #[cfg_attr(feature = "development", ts(optional = false))]
         pub cache_hit_percent: Option<f64> as null,
         /// How many turns the responses belong to.
         pub turns: i64,
@@ -92,6 +97,7 @@ records! {
 
     pub struct UsageBucket {
         /// The day as `YYYY-MM-DD`, the model, the provider, or the thread's id; null for what has no provider.
+        #[cfg_attr(feature = "development", ts(optional = false))]
         pub key: Option<String> as null,
         #[cfg_attr(feature = "development", ts(flatten))]
         pub sums: UsageTotals as members,

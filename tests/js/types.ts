@@ -107,4 +107,22 @@ export async function checks(store: Store): Promise<void> {
   kept satisfies BlobRecord;
   // @ts-expect-error nor are a platform's bytes the record
   file satisfies BlobRecord;
+
+  // What comes as null is declared so, and not as absent.
+  const { totals, buckets } = await store.usage.aggregate({ groupBy: "provider" });
+  totals.costUsd satisfies number | null;
+  totals.cacheHitPercent satisfies number | null;
+  // @ts-expect-error without input it is null
+  totals.cacheHitPercent satisfies number;
+  // @ts-expect-error without a price it is null
+  totals.costUsd satisfies number | undefined;
+  totals.costUsdWithoutCache satisfies number | null;
+  totals.cacheSavingsUsd satisfies number | null;
+  buckets.map(({ key, costUsd }) => [key satisfies string | null, costUsd satisfies number | null]);
+  const turn = await store.turns.get("u");
+  turn?.usage?.costUsd satisfies number | null | undefined;
+  // @ts-expect-error null where no response has a price
+  turn?.usage?.costUsd satisfies number | undefined;
+  // A record of usage leaves out what it does not know.
+  (await store.usage.get("r"))?.costUsd satisfies number | undefined;
 }

@@ -678,7 +678,7 @@ export type ExecutionCounts = { total: number,
 /**
  * By status, where that was asked for; a status without executions is left out.
  */
-byStatus: { [status in ExecutionStatus]?: number }, };
+byStatus?: { [status in ExecutionStatus]?: number }, };
 
 export type ExecutionId = { id: Name, };
 
@@ -2098,7 +2098,7 @@ export type TurnUsage = { inputTokens: number, outputTokens: number, cacheReadTo
 /**
  * In US dollars, of the responses that have a price; null where none has.
  */
-costUsd?: number, responses: number, 
+costUsd: number | null, responses: number, 
 /**
  * Of them, how many have no price.
  */
@@ -2157,7 +2157,7 @@ export type UsageBucket = {
 /**
  * The day as `YYYY-MM-DD`, the model, the provider, or the thread's id; null for what has no provider.
  */
-key?: string, 
+key: string | null, 
 /**
  * All input, cache reads and writes included.
  */
@@ -2173,19 +2173,19 @@ noCacheTokens: number, reasoningTokens: number,
 /**
  * In US dollars, of the responses that have a price; null where there are responses and none has one.
  */
-costUsd?: number, 
+costUsd: number | null, 
 /**
  * What the same responses would have cost, had there been no cache.
  */
-costUsdWithoutCache?: number, 
+costUsdWithoutCache: number | null, 
 /**
  * The difference; 0 where the cache made it dearer.
  */
-cacheSavingsUsd?: number, 
+cacheSavingsUsd: number | null, 
 /**
  * Cache reads in percent of all input; null without input.
  */
-cacheHitPercent?: number, 
+cacheHitPercent: number | null, 
 /**
  * How many turns the responses belong to.
  */
@@ -2246,19 +2246,19 @@ noCacheTokens: number, reasoningTokens: number,
 /**
  * In US dollars, of the responses that have a price; null where there are responses and none has one.
  */
-costUsd?: number, 
+costUsd: number | null, 
 /**
  * What the same responses would have cost, had there been no cache.
  */
-costUsdWithoutCache?: number, 
+costUsdWithoutCache: number | null, 
 /**
  * The difference; 0 where the cache made it dearer.
  */
-cacheSavingsUsd?: number, 
+cacheSavingsUsd: number | null, 
 /**
  * Cache reads in percent of all input; null without input.
  */
-cacheHitPercent?: number, 
+cacheHitPercent: number | null, 
 /**
  * How many turns the responses belong to.
  */
