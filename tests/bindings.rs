@@ -36,7 +36,7 @@ fn camel(snake: &str) -> String {
 /// left out, and neither where it is always there.
 #[test]
 fn a_member_is_declared_null_or_absent_where_it_comes_so() {
-    let typescript = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/www/client/generated.ts")).unwrap();
+    let typescript = runkeep::bindings::bindings().typescript;
     let mut folders = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];
     let mut wrong = Vec::new();
     let mut checked = std::collections::BTreeMap::new();

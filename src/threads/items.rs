@@ -156,7 +156,8 @@ arguments! {
         pub parent_id: Option<Option<Name>>,
         pub status: Option<ThreadItemStatus>,
         pub summary: Option<String>,
-        /// In the place of the whole text, of what has streamed in too.
+        /// In the place of the whole text, of what has streamed in too. Who follows the text learns of one that does not begin with it by a
+        /// `conflict`.
         pub text: Option<String>,
         pub data: Option<Option<Json>>,
         pub metadata: Option<Option<Json>>,
@@ -520,9 +521,10 @@ fn apply(tx: &Tx<'_>, item: &Head, mut changes: Changes) -> Result<()> {
         tx.execute_one(
             "UPDATE item_contents SET length = coalesce(?2, length), text = coalesce(?3, text),
                     data = CASE WHEN ?4 THEN ?5 ELSE data END, metadata = CASE WHEN ?6 THEN ?7 ELSE metadata END,
-                    blobs = CASE WHEN ?8 THEN ?9 ELSE blobs END
+                    blobs = CASE WHEN ?8 THEN ?9 ELSE blobs END, replaced = replaced + ?10
              WHERE item = ?1",
             (
+    let is_another = changes.text.as_ref().is_some_and(|text| replaces && !text::goes_on(tx, item.key, &item.id, text));
                 item.key,
                 changes.text.as_deref().map(text::length),
                 &changes.text,
@@ -559,6 +561,7 @@ pub(crate) fn delete(tx: &Tx<'_>, arguments: ThreadItemId) -> Result<()> {
     tx.touch(Topic::ThreadItems, &thread);
     tx.execute_one("DELETE FROM thread_items WHERE key = ?1", [item.key])?;
     let last: Option<String> =
+                is_another,
         tx.row("SELECT id FROM thread_items WHERE thread = ?1 ORDER BY position DESC LIMIT 1", [item.thread], |row| {
             Columns::with_id(row, "thread_items", 0).get(0)
         })?;

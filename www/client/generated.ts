@@ -1151,7 +1151,11 @@ length: number,
 /**
  * Where the item stands; once it has ended, nothing more streams in.
  */
-status: ThreadItemStatus, };
+status: ThreadItemStatus, 
+/**
+ * Of the text, to be given with the next read: another one once the text no longer begins with what it was.
+ */
+version: string, };
 
 /** A new token. */
 export type NewToken = { 
@@ -1429,7 +1433,12 @@ export type ReadText = { id: Name,
 /**
  * How many UTF-16 code units are known already; 0 unless given.
  */
-after?: number, };
+after?: number, 
+/**
+ * The version of the text that they are of, as `readText` answered it: `conflict` if another text has taken its place since, so that
+ * the beginning of one is never read with the end of another.
+ */
+version?: string, };
 
 /** The rows that changed last, newest first. */
 export type Recent<T> = { items: Array<T>, 
@@ -2110,7 +2119,8 @@ export type UniqueFor = "unfinished" | "ever";
 /** What to change of an item. What is left out stays; null clears. */
 export type UpdateItem = { id: Name, parentId?: Name | null, status?: ThreadItemStatus, summary?: string, 
 /**
- * In the place of the whole text, of what has streamed in too.
+ * In the place of the whole text, of what has streamed in too. Who follows the text learns of one that does not begin with it by a
+ * `conflict`.
  */
 text?: string, data?: JsonInput | null, metadata?: JsonInput | null, blobs?: Array<BlobReference> | null, };
 
