@@ -450,7 +450,8 @@ pub(crate) fn put(tx: &Tx<'_>, arguments: PutItem) -> Result<Created<ThreadItem>
         let known = by_key(tx, item.key)?;
         let differs = |name: &str, is: Option<&str>, given: Option<&str>| match given {
             Some(given) if is != Some(given) => {
-                let message = format!("the item {:?} has the {name} {is:?}, which cannot become {given:?}", id.as_str());
+                let has = is.map_or_else(|| format!("no {name}"), |is| format!("the {name} {is:?}"));
+                let message = format!("the item {:?} has {has}, which cannot become {given:?}", id.as_str());
                 Err(Error::conflict(message).with("id", id.as_str()).with("path", name))
             }
             _ => Ok(()),

@@ -195,10 +195,11 @@ export const items = {
     equal(updated, { ...inserted, status: "completed", text: "done", endedAt: clock.now(), created: false });
     match(await store.items.put({ id: "i", data: null, summary: "s" }), { status: "completed", text: "done", summary: "s", position: 1 });
     equal("data" in (await store.items.get("i")), false);
-    for (const [field, value] of [["threadId", "other"], ["turnId", "of-other"], ["kind", "error"]]) {
-      await refuses(store, () => store.items.put({ id: "i", [field]: value, summary: "never" }), "conflict", new RegExp(`${field}.*${value}`));
+    for (const [field, value, was] of [["threadId", "other", "t"], ["turnId", "of-other", "u"], ["kind", "error", "tool_call"]]) {
+      const message = new RegExp(`^the item "i" has the ${field} "${was}", which cannot become "${value}"$`);
+      await refuses(store, () => store.items.put({ id: "i", [field]: value, summary: "never" }), "conflict", message);
     }
-    await refuses(store, () => store.items.put({ id: "j", turnId: "u" }), "conflict", /turnId/);
+    await refuses(store, () => store.items.put({ id: "j", turnId: "u" }), "conflict", /^the item "j" has no turnId, which cannot become "u"$/);
     match(await store.items.get("i"), { summary: "s" });
     equal(await list(store), ["i", "j"]);
   },
