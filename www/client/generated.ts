@@ -1274,7 +1274,7 @@ includeSteers?: boolean, };
 
 export type PromotePrompt = { id: Name, 
 /**
- * The turn that takes it, one of the same thread.
+ * The turn that takes it, one of the same thread that has not ended.
  */
 turnId?: Name, };
 
