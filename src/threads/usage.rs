@@ -149,7 +149,7 @@ arguments! {
         pub cache_write_tokens: Option<i64>,
         /// Input that had nothing to do with a cache; the rest of `inputTokens` unless given.
         pub no_cache_tokens: Option<i64>,
-        /// Output that is reasoning.
+        /// Output that is reasoning: part of `outputTokens`.
         pub reasoning_tokens: Option<i64>,
         pub metadata: Option<Json> as optional,
         /// Unix milliseconds; now unless given. The price is that of this time.
@@ -252,6 +252,19 @@ fn check(arguments: &RecordUsage) -> Result<i64> {
         .with("path", "inputTokens"));
     }
     Ok(no_cache_tokens.unwrap_or(rest))
+}
+
+/// Records what a caller says that a response has used. Imports are not asked for reasoning that is part of the output: logs are as they are.
+pub(crate) fn record_checked(tx: &Tx<'_>, arguments: RecordUsage) -> Result<Created<UsageRecord>> {
+    let (output, reasoning) = (arguments.output_tokens, arguments.reasoning_tokens.unwrap_or(0));
+    if (0..=MOST_TOKENS).contains(&reasoning) && (0..reasoning).contains(&output) {
+        return Err(Error::invalid(format!(
+            "outputTokens is all output, and has fewer ({output}) than its part: reasoningTokens {reasoning}; where the provider leaves \
+             the reasoning out, add it"
+        ))
+        .with("path", "outputTokens"));
+    }
+    record(tx, arguments)
 }
 
 /// Records what a response has used, once, with the cost by the prices of its time.

@@ -1510,7 +1510,7 @@ cacheWriteTokens?: number,
  */
 noCacheTokens?: number, 
 /**
- * Output that is reasoning.
+ * Output that is reasoning: part of `outputTokens`.
  */
 reasoningTokens?: number, metadata?: JsonInput, 
 /**
