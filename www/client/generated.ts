@@ -401,7 +401,7 @@ id?: Name, threadId: Name,
  */
 turnId?: Name, 
 /**
- * The item that this one belongs to.
+ * The item that this one belongs to, one of the same thread.
  */
 parentId?: Name, kind: ItemKind, 
 /**
