@@ -92,3 +92,22 @@ fn a_member_is_declared_null_or_absent_where_it_comes_so() {
     // The test has found what it looks for.
     assert!(checked["null"] >= 7 && checked["absent"] >= 200 && checked["always"] >= 200, "{checked:?}");
 }
+
+#[test]
+fn every_error_code_is_explained() {
+    let bindings = runkeep::bindings::bindings();
+    let (_, codes) = bindings.typescript.split_once("export type ErrorCode = ").unwrap();
+    let codes: Vec<&str> = codes.split(';').next().unwrap().split(" | ").map(|code| code.trim_matches('"')).collect();
+    assert!(codes.len() >= 19, "{codes:?}");
+    let (prose, _) = bindings.reference.split_once("\n## ").unwrap();
+    let missing: Vec<&str> = codes.into_iter().filter(|code| !prose.contains(&format!("`{code}`"))).collect();
+    assert_eq!(missing, Vec::<&str>::new(), "docs/operations.md does not say what they mean");
+}
+
+#[test]
+fn what_is_needed_beside_bytes_is_no_option() {
+    let typescript = runkeep::bindings::bindings().typescript;
+    assert!(typescript.contains("  chunk(bytes: Bytes, input: ImportChunk, "), "its format cannot be left out");
+    assert!(typescript.contains("  put(bytes: Bytes, input?: PutBlob, "));
+    assert!(typescript.contains("  jamjet(bytes: Bytes, input?: ImportJamjet, "));
+}

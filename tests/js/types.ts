@@ -99,6 +99,8 @@ export async function checks(store: Store): Promise<void> {
   for (const bytes of [new Blob(["x"]), new ArrayBuffer(1), new Uint8Array(1)]) await store.blobs.put(bytes);
   await store.imports.jamjet(new Blob(["x"]));
   await store.imports.chunk(file.slice(0, 1), { format: "codex" });
+  // @ts-expect-error of which format
+  await store.imports.chunk(file);
   await store.imports.claudeCode([file, { path: "x", blob: new Blob(["x"]) }]);
   // @ts-expect-error the record of a blob is not its bytes
   await store.blobs.put({ id: "x", size: 1, createdAt: 3 });

@@ -2644,7 +2644,7 @@ export interface Imports {
   /** Imports a JamJet state database: definitions, executions, events, snapshots, work items, dead letters, tenants, token digests. Importing it again adds nothing. What cannot be read is in the report, with its table and id; the rest is imported. */
   jamjet(bytes: Bytes, input?: ImportJamjet, options?: CallOptions): Promise<ImportReport>;
   /** Imports a part of a file, whole lines of it, in one transaction; what `claudeCode`, `codex` and `zagensJson` are made of. The same part again adds nothing. */
-  chunk(bytes: Bytes, input?: ImportChunk, options?: CallOptions): Promise<ImportedChunk>;
+  chunk(bytes: Bytes, input: ImportChunk, options?: CallOptions): Promise<ImportedChunk>;
 }
 
 export interface Tokens {
