@@ -47,7 +47,7 @@ fn measure(store: &Store) -> Result<bool> {
         store.items().append_text(delta)?;
         appends.push(start.elapsed());
         let start = Instant::now();
-        known = store.items().read_text(ReadText { id: id.clone(), after: Some(known) })?.length;
+        known = store.items().read_text(ReadText { id: id.clone(), after: Some(known), ..ReadText::default() })?.length;
         reads.push(start.elapsed());
     }
     println!("{:<25} {:>9} {:>9} {:>9} {:>7}", "microseconds", "median", "least", "most", "ratio");

@@ -87,6 +87,8 @@ CREATE TABLE item_contents (
     -- Of the text, in UTF-16 code units: known without reading it.
     length   INTEGER NOT NULL CHECK (length >= 0),
     text     TEXT NOT NULL,
+    -- How often another text has taken the place of what readers may know: one that does not begin with it.
+    replaced INTEGER NOT NULL DEFAULT 0,
     data     TEXT,
     metadata TEXT,
     -- JSON: [{"blobId", "name"?}].

@@ -88,8 +88,8 @@ export type JsonInput = unknown;
 /** An item under a lease. */
 export type ClaimedItem = WorkItem & { status: "claimed"; workerId: string; claimedAt: number; leaseExpiresAt: number };
 
-/** Bytes as they may be given. */
-export type Bytes = Blob | ArrayBuffer | Uint8Array;
+/** Bytes as they may be given: a Blob of the platform's (a File, too), not the record of that name. */
+export type Bytes = globalThis.Blob | ArrayBuffer | Uint8Array;
 
 /** What names the lease of an item; a claimed item may be passed whole. */
 export type Lease = { readonly id: string; readonly fence: number };
@@ -122,7 +122,8 @@ pub fn bindings() -> Bindings {
         let (argument, result) = (operation.types)(&mut types);
         table.add(operation, &result);
         let (namespace, method) = operation.name.split_once('.').unwrap_or(("", operation.name));
-        let signature = format!("{method}{}", signature(operation, &argument, &result));
+        let needs_input = types.declarations.get(&argument).is_some_and(|declaration| has_required(declaration));
+        let signature = format!("{method}{}", signature(operation, &argument, needs_input, &result));
         let member = format!("{}  {signature};\n", docs_of(operation.doc.iter().copied(), "  "));
         methods.push((operation, signature, argument, result));
         if namespace.is_empty() {
@@ -195,9 +196,16 @@ sets `finalState`, and `setState`, `patchState` and `appendToState` write events
 
 Any operation may fail with `invalid_argument` (an unknown field, a wrong type, a value that is not allowed; `details.path` names it),
 `too_large` (a document), `closed`, `timeout` (outcome unknown), `busy`, `quota_exceeded` (no room left; nothing is changed),
-`storage_unavailable`, `corrupt` (a row that cannot be read; `details` has its table and id) and `internal`; one that names what does not exist
-with `not_found`; creating what exists with other arguments, `conflict`; a call under a fence that is not the item's current one,
-`lease_lost`; a change that a status does not allow, `invalid_transition`.
+`storage_unavailable`, `storage_lost` (the data was removed while the store was open), `corrupt` (a row that cannot be read; `details` has its
+table and id), `unsupported` (not here, or not by this version) and `internal`; one that names what does not exist with `not_found`; creating what
+exists with other arguments, `conflict`; a call under a fence that is not the item's current one, `lease_lost`; a change that a status does not
+allow, `invalid_transition`.
+
+`limit_exceeded`: the tenant has reached one of its `limits`, which `details.limit` names: `maxConcurrentExecutions` refuses another execution,
+`maxWorkflows` another workflow, and `maxTokensPerMonth` and `maxCostPerMonthUsd` (months are UTC) both of these, `turns.create`,
+`inbox.promoteNext` and `queue.claim`. What has been used is recorded all the same. `tenant_suspended`: the tenant is suspended or archived; it reads, and settles
+what it holds, and neither creates nor claims. `schema_too_new`: a newer version of the package has written the store. It is left as it was: load that
+version, in a page by reloading it. `nondeterminism` is kept for workflows that take another path than the one recorded; nothing answers it yet.
 ";
 
 /// What `setStatus` allows.
@@ -358,8 +366,15 @@ impl Table {
     }
 }
 
+/// Whether an argument type has members that cannot be left out.
+fn has_required(declaration: &str) -> bool {
+    let members = declaration.split_once(" = ").map_or("", |(_, members)| members);
+    let lines = members.lines().filter(|line| !line.starts_with("/*") && !line.starts_with(" *"));
+    lines.flat_map(|line| line.split(", ")).any(|member| member.contains(": ") && !member.contains("?: "))
+}
+
 /// The parameters and the result of a method.
-fn signature(operation: &Operation, argument: &str, result: &str) -> String {
+fn signature(operation: &Operation, argument: &str, needs_input: bool, result: &str) -> String {
     // Options that travel to the store are given with the client's own.
     let quoted: Vec<String> = operation.options.iter().map(|name| format!("\"{name}\"")).collect();
     let options = if quoted.is_empty() {
@@ -387,7 +402,7 @@ fn signature(operation: &Operation, argument: &str, result: &str) -> String {
         Shape::SubjectAndArray(field, array) => format!("{field}: string, {array}: {argument}[\"{array}\"]"),
         Shape::SubjectOrObject(field) => format!("{field}: string | {argument}, input?: {}", without(&[field])),
         Shape::Nothing => String::new(),
-        Shape::Bytes => format!("bytes: Bytes, input?: {}", without(&[])),
+        Shape::Bytes => format!("bytes: Bytes, input{}: {}", if needs_input { "" } else { "?" }, without(&[])),
         Shape::Array(array) => format!("{array}: {argument}[\"{array}\"]"),
         Shape::Item => format!("item: Lease, input: {}", without(&["id", "fence"])),
         Shape::ItemAndOptional => format!("item: Lease, input?: {}", without(&["id", "fence"])),

@@ -475,7 +475,7 @@ operations! {
     /// Usage: what responses of models have used, and what that cost.
     usage: Usage {
         /// Records what a response has used, once: a response id that is known answers the first record. Its cost is that of its time.
-        write "usage.record" record(usage::RecordUsage) -> Created<UsageRecord> = usage::record, Shape::Object, [Usage Turns];
+        write "usage.record" record(usage::RecordUsage) -> Created<UsageRecord> = usage::record_checked, Shape::Object, [Usage Turns];
         /// What a response has used, or null.
         read "usage.get" get(usage::ResponseId) -> Option<UsageRecord> = usage::get, Shape::Subject("responseId"), [Usage];
         /// Lists records in the order in which they were made.

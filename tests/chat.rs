@@ -669,6 +669,10 @@ impl World {
         if prompt["status"] != "admitted" {
             return self.refused("inbox.promote", given, "conflict");
         }
+        let status = turn.as_ref().map(|turn| word(self.model().turn(turn), "status"));
+        if status.is_some_and(|status| !matches!(status.as_str(), "queued" | "in_progress")) {
+            return self.refused("inbox.promote", given, "invalid_transition");
+        }
         let answer = self.call("inbox.promote", given);
         assert_eq!(answer, self.promoted(&id, turn.as_deref()));
         if let Some(turn) = turn.filter(|_| prompt["delivery"] == "steer") {

@@ -203,11 +203,11 @@ fn pieces_are_cut_and_joined_anywhere() {
     let half: Piece = serde_json::from_str(r#""\ud83c""#).unwrap();
     assert_eq!((half.length(), half.to_string().as_str()), (1, "\u{fffd}"));
     assert_eq!(append(half, 3), 4);
-    let new = store.items().read_text(ReadText { id: id.clone(), after: Some(2) }).unwrap();
+    let new = store.items().read_text(ReadText { id: id.clone(), after: Some(2), version: None }).unwrap();
     assert_eq!((new.length, serde_json::to_string(&new.text).unwrap().as_str()), (4, r#""\udf89\ud83c""#));
     assert_eq!(store.items().get(ThreadItemId { id: id.clone() }).unwrap().unwrap().text, "a🎉\u{fffd}");
     assert_eq!(append(serde_json::from_str(r#""\udf89\u0000\\ud83c""#).unwrap(), 4), 12);
-    let new = store.items().read_text(ReadText { id: id.clone(), after: Some(3) }).unwrap();
+    let new = store.items().read_text(ReadText { id: id.clone(), after: Some(3), version: Some(new.version) }).unwrap();
     assert_eq!(new.text, Piece::from("🎉\0\\ud83c"));
     assert_eq!(store.items().get(ThreadItemId { id }).unwrap().unwrap().text, "a🎉🎉\0\\ud83c");
     // However short the text beside a half is, and whatever looks like one.
@@ -238,9 +238,9 @@ fn halves_in_the_text_of_a_call_meet() {
     let append = |delta: &str| store.call("items.appendText", &format!(r#"{{"id":"i","delta":"{delta}"}}"#)).unwrap();
     assert_eq!(append(r"a\ud83c"), r#"{"length":2}"#);
     let read = |after: i64| store.call("items.readText", &json!({ "id": "i", "after": after }).to_string()).unwrap();
-    assert_eq!(read(0), r#"{"text":"a\ud83c","length":2,"status":"in_progress"}"#);
+    assert_eq!(read(0), r#"{"text":"a\ud83c","length":2,"status":"in_progress","version":"1.0"}"#);
     assert_eq!(append(r"\udf89b"), r#"{"length":4}"#);
-    assert_eq!(read(2), r#"{"text":"\udf89b","length":4,"status":"in_progress"}"#);
+    assert_eq!(read(2), r#"{"text":"\udf89b","length":4,"status":"in_progress","version":"1.0"}"#);
     assert_eq!(text(&store, "i"), "a🎉b");
     for delta in ["5", "null", "{\"a\":1}", "[1]", "true"] {
         let error = store.call("items.appendText", &format!(r#"{{"id":"i","delta":{delta}}}"#)).unwrap_err();

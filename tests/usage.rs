@@ -3,7 +3,8 @@
 mod common;
 
 use common::{call, in_memory};
-use runkeep::Store;
+use runkeep::imports::SessionFormat;
+use runkeep::{ErrorCode, Store};
 use serde_json::{Value, json};
 
 const MINUTE: i64 = 60_000;
@@ -116,4 +117,27 @@ fn a_list_of_prices_that_cannot_be_read_is_corrupt() {
     let page = call(&store, "usage.list", json!({}));
     assert_eq!(page["damaged"][0]["table"], "usage_records", "{page}");
     assert_eq!(page["damaged"][0]["id"], "r");
+}
+
+/// A caller is told that its figures do not agree; what a log says has happened, and is kept.
+#[test]
+fn an_import_keeps_a_turn_whose_reasoning_is_beside_its_output() {
+    let (store, _) = in_memory();
+    for (path, text) in [
+        ("threads/t.json", json!({ "id": "t", "model": "grok", "created_at": "2026-01-01T00:00:00Z" })),
+        (
+            "turns/u.json",
+            json!({ "id": "u", "thread_id": "t", "status": "completed", "created_at": "2026-01-01T00:00:00Z",
+                    "usage": { "input_tokens": 5, "output_tokens": 3, "reasoning_tokens": 40 } }),
+        ),
+    ] {
+        let report = store.imports().read(SessionFormat::Zagens, path, text.to_string().as_bytes(), |_| true).unwrap();
+        assert_eq!((report.imported, report.rejected_count), (1, 0), "{report:?}");
+    }
+    let usage = call(&store, "usage.list", json!({}))["items"][0].clone();
+    assert_eq!((&usage["outputTokens"], &usage["reasoningTokens"]), (&json!(3), &json!(40)));
+    let given =
+        json!({ "turnId": "u", "responseId": "r", "model": "grok", "inputTokens": 5, "outputTokens": 3, "reasoningTokens": 40 });
+    let error = store.call("usage.record", &given.to_string()).unwrap_err();
+    assert_eq!((error.code(), &error.details()["path"]), (ErrorCode::InvalidArgument, &json!("outputTokens")), "{error}");
 }

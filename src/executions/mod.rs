@@ -92,7 +92,7 @@ records! {
     pub struct ExecutionCounts {
         pub total: i64,
         /// By status, where that was asked for; a status without executions is left out.
-        #[cfg_attr(feature = "development", ts(type = "{ [status in ExecutionStatus]?: number }"))]
+        #[cfg_attr(feature = "development", ts(optional, type = "{ [status in ExecutionStatus]?: number }"))]
         pub by_status: Option<BTreeMap<String, i64>>,
     }
 

@@ -407,7 +407,7 @@ fn shift(tx: &Tx<'_>, queue: i64, from: Option<ItemStatus>, to: Option<ItemStatu
                     stringify!($more), " = ", stringify!($more), " + ?2 WHERE key = ?1"
                 ),)+)+
                 (from, to) => {
-                    return Err(Error::new(ErrorCode::Internal, format!("no transition leads from {from:?} to {to:?}")));
+                    return Err(Error::new(ErrorCode::Internal, format!("no transition leads from {} to {}", from.unwrap_or("nothing"), to.unwrap_or("nothing"))));
                 }
             }
         };

@@ -3,7 +3,7 @@
 use rusqlite::Row;
 
 use super::turns::{self, CreateTurn, Turn, TurnStatus};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::executions::Created;
 use crate::ids::{Name, new_id};
 use crate::json::{Json, digest};
@@ -90,7 +90,7 @@ arguments! {
 
     pub struct PromotePrompt {
         pub id: Name,
-        /// The turn that takes it, one of the same thread.
+        /// The turn that takes it, one of the same thread that has not ended.
         pub turn_id: Option<Name>,
     }
 
@@ -307,9 +307,18 @@ pub(crate) fn promote(tx: &Tx<'_>, arguments: PromotePrompt) -> Result<Prompt> {
     let head = Head::get(tx, &arguments.id)?;
     head.must_wait(&arguments.id)?;
     if let Some(id) = &arguments.turn_id {
-        if turns::Head::get(tx, id)?.thread != head.thread {
+        let turn = turns::Head::get(tx, id)?;
+        if turn.thread != head.thread {
             return Err(Error::invalid(format!("turnId {:?} is a turn of another thread than the prompt's", id.as_str()))
                 .with("path", "turnId"));
+        }
+        // Nobody would work on it: it stays for the next turn.
+        if turn.status.is_terminal() {
+            let message = format!("the turn {:?} is {} and takes no more prompts", id.as_str(), turn.status.as_str());
+            return Err(Error::new(ErrorCode::InvalidTransition, message)
+                .with("path", "turnId")
+                .with("turnId", id.as_str())
+                .with("status", turn.status.as_str()));
         }
         if head.delivery == Delivery::Steer {
             turns::count_steer(tx, id)?;

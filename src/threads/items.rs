@@ -119,7 +119,7 @@ arguments! {
         pub thread_id: Name,
         /// A turn of the thread.
         pub turn_id: Option<Name>,
-        /// The item that this one belongs to.
+        /// The item that this one belongs to, one of the same thread.
         pub parent_id: Option<Name>,
         pub kind: ItemKind,
         /// Unless given, `completed` for what is whole as it comes (a `user_message`, `status` or `error`, and an `assistant_message` or
@@ -156,7 +156,8 @@ arguments! {
         pub parent_id: Option<Option<Name>>,
         pub status: Option<ThreadItemStatus>,
         pub summary: Option<String>,
-        /// In the place of the whole text, of what has streamed in too.
+        /// In the place of the whole text, of what has streamed in too. Who follows the text learns of one that does not begin with it by a
+        /// `conflict`.
         pub text: Option<String>,
         pub data: Option<Option<Json>>,
         pub metadata: Option<Option<Json>>,
@@ -261,7 +262,7 @@ fn by_key(tx: &Tx<'_>, key: i64) -> Result<ThreadItem> {
 /// What a caller gives for an item, checked. `None` is what is left out, and `Some(None)` clears.
 #[derive(Default)]
 struct Changes {
-    parent_id: Option<Option<String>>,
+    parent_id: Option<Option<Name>>,
     status: Option<ThreadItemStatus>,
     summary: Option<String>,
     text: Option<String>,
@@ -284,7 +285,7 @@ impl Changes {
         };
         tx.document("blobs", blobs.as_ref().and_then(Option::as_ref))?;
         Ok(Self {
-            parent_id: given.parent_id.map(|id| id.map(|id| id.to_string())),
+            parent_id: given.parent_id,
             status: given.status,
             summary: given.summary,
             text: given.text,
@@ -370,6 +371,20 @@ fn turn_of(tx: &Tx<'_>, thread: &super::Head, id: Option<&Name>) -> Result<Optio
     Err(Error::conflict(message).with("path", "turnId").with("turnId", id.as_str()).with("threadId", thread.id.as_str()))
 }
 
+/// The item that another one is said to belong to must be one of its thread, and not itself.
+fn check_parent(tx: &Tx<'_>, thread: i64, id: Option<&str>, parent: &Name) -> Result<()> {
+    let problem = if id == Some(parent) {
+        Error::invalid(format!("the item {:?} cannot belong to itself", parent.as_str()))
+    } else {
+        match Head::find(tx, parent)? {
+            Some(known) if known.thread == thread => return Ok(()),
+            Some(_) => Error::conflict(format!("parentId {:?} is an item of another thread", parent.as_str())),
+            None => Error::not_found("item", parent),
+        }
+    };
+    Err(problem.with("path", "parentId").with("parentId", parent.as_str()))
+}
+
 fn add(
     tx: &Tx<'_>,
     id: Option<&Name>,
@@ -381,6 +396,9 @@ fn add(
 ) -> Result<Created<ThreadItem>> {
     let mut thread = super::Head::get(tx, thread_id)?;
     let turn = turn_of(tx, &thread, turn_id)?;
+    if let Some(Some(parent)) = &changes.parent_id {
+        check_parent(tx, thread.key, id.map(Name::as_str), parent)?;
+    }
     // What a running turn brings is recorded, whatever becomes of the tenant meanwhile.
     if turn.as_ref().is_none_or(|turn| turn.status != turns::TurnStatus::InProgress) {
         tenants::may_create(tx)?;
@@ -390,7 +408,7 @@ fn add(
     let item = NewItem {
         id: id.map_or_else(|| new_id(tx.now), Name::to_string),
         turn: turn.map(|turn| turn.key),
-        parent_id: changes.parent_id.flatten(),
+        parent_id: changes.parent_id.flatten().map(|id| id.to_string()),
         kind,
         status,
         summary: changes.summary.unwrap_or_default(),
@@ -449,7 +467,8 @@ pub(crate) fn put(tx: &Tx<'_>, arguments: PutItem) -> Result<Created<ThreadItem>
         let known = by_key(tx, item.key)?;
         let differs = |name: &str, is: Option<&str>, given: Option<&str>| match given {
             Some(given) if is != Some(given) => {
-                let message = format!("the item {:?} has the {name} {is:?}, which cannot become {given:?}", id.as_str());
+                let has = is.map_or_else(|| format!("no {name}"), |is| format!("the {name} {is:?}"));
+                let message = format!("the item {:?} has {has}, which cannot become {given:?}", id.as_str());
                 Err(Error::conflict(message).with("id", id.as_str()).with("path", name))
             }
             _ => Ok(()),
@@ -491,11 +510,21 @@ fn apply(tx: &Tx<'_>, item: &Head, mut changes: Changes) -> Result<()> {
             .with("from", item.status.as_str())
             .with("to", status.as_str()));
     }
+    if let Some(Some(parent)) = &changes.parent_id {
+        // One that has been deleted since may be given again.
+        let is_new = tx.row("SELECT parent_id FROM thread_items WHERE key = ?1", [item.key], |row| {
+            Ok(row.get::<_, Option<String>>(0)?.as_deref() != Some(parent))
+        })?;
+        if is_new == Some(true) {
+            check_parent(tx, item.thread, Some(&item.id), parent)?;
+        }
+    }
     let ends = status.is_ended() && !item.status.is_ended();
     let replaces = changes.text.is_some();
     if ends && !replaces {
         changes.text = text::streamed(tx, item.key, &item.id)?;
     }
+    let is_another = changes.text.as_ref().is_some_and(|text| replaces && !text::goes_on(tx, item.key, &item.id, text));
     if replaces || changes.text.is_some() {
         text::forget_deltas(tx, item.key)?;
     }
@@ -520,7 +549,7 @@ fn apply(tx: &Tx<'_>, item: &Head, mut changes: Changes) -> Result<()> {
         tx.execute_one(
             "UPDATE item_contents SET length = coalesce(?2, length), text = coalesce(?3, text),
                     data = CASE WHEN ?4 THEN ?5 ELSE data END, metadata = CASE WHEN ?6 THEN ?7 ELSE metadata END,
-                    blobs = CASE WHEN ?8 THEN ?9 ELSE blobs END
+                    blobs = CASE WHEN ?8 THEN ?9 ELSE blobs END, replaced = replaced + ?10
              WHERE item = ?1",
             (
                 item.key,
@@ -532,6 +561,7 @@ fn apply(tx: &Tx<'_>, item: &Head, mut changes: Changes) -> Result<()> {
                 changes.metadata.flatten(),
                 changes.blobs.is_some(),
                 changes.blobs.flatten(),
+                is_another,
             ),
         )?;
     }

@@ -161,6 +161,9 @@ arguments! {
         pub id: Name,
         /// How many UTF-16 code units are known already; 0 unless given.
         pub after: Option<i64>,
+        /// The version of the text that they are of, as `readText` answered it: `conflict` if another text has taken its place since, so that
+        /// the beginning of one is never read with the end of another.
+        pub version: Option<String>,
     }
 }
 
@@ -177,6 +180,8 @@ records! {
         pub length: i64,
         /// Where the item stands; once it has ended, nothing more streams in.
         pub status: ThreadItemStatus,
+        /// Of the text, to be given with the next read: another one once the text no longer begins with what it was.
+        pub version: String,
     }
 }
 
@@ -231,6 +236,18 @@ pub(super) fn with_deltas(tx: &Tx<'_>, item: i64, id: &str, text: String) -> Res
     Ok(all.into())
 }
 
+/// Whether a text begins with all of the item's, so that who knows that knows the beginning of this one. Nobody knows one that is damaged.
+pub(super) fn goes_on(tx: &Tx<'_>, item: i64, id: &str, text: &str) -> bool {
+    joined(tx, item, id).and_then(|known| with_deltas(tx, item, id, known)).is_ok_and(|known| text.starts_with(&known))
+}
+
+/// Names a text and whatever it grows to. A deleted item's position is not given again, so that an item of the same id has another.
+fn version(tx: &Tx<'_>, item: i64, id: &str) -> Result<String> {
+    let sql =
+        "SELECT i.position || '.' || c.replaced FROM thread_items i JOIN item_contents c ON c.item = i.key WHERE i.key = ?1";
+    tx.row(sql, [item], |row| Columns::new(row, "item_contents", id).get(0))?.ok_or_else(|| items::without_contents(id))
+}
+
 /// The whole text of an item of which something has streamed in since it was joined.
 pub(super) fn streamed(tx: &Tx<'_>, item: i64, id: &str) -> Result<Option<String>> {
     let mut all: Option<Piece> = None;
@@ -281,14 +298,15 @@ pub(crate) fn append(tx: &Tx<'_>, arguments: AppendText) -> Result<TextLength> {
 }
 
 pub(crate) fn read(tx: &Tx<'_>, arguments: ReadText) -> Result<NewText> {
-    let ReadText { id, after } = arguments;
+    let ReadText { id, after, version: known } = arguments;
     let after = after.unwrap_or(0);
     if after < 0 {
         return Err(Error::invalid(format!("after must not be negative; it is {after}")).with("path", "after"));
     }
     let item = items::Head::get(tx, &id)?;
     let (length, _) = measure(tx, item.key, &id)?;
-    if after > length {
+    let version = version(tx, item.key, &id)?;
+    if after > length || (after > 0 && known.is_some_and(|known| known != version)) {
         let message = format!(
             "the text of the item {:?} is {length} UTF-16 code units long, and {after} are said to be known: it is another text now; read from 0",
             id.as_str()
@@ -312,5 +330,5 @@ pub(crate) fn read(tx: &Tx<'_>, arguments: ReadText) -> Result<NewText> {
             text = Piece::from(joined(tx, item.key, &id)?).after(after);
         }
     }
-    Ok(NewText { text, length, status: item.status })
+    Ok(NewText { text, length, status: item.status, version })
 }

@@ -59,6 +59,7 @@ records! {
         pub no_cache_tokens: i64,
         pub reasoning_tokens: i64,
         /// In US dollars, of the responses that have a price; null where none has.
+        #[cfg_attr(feature = "development", ts(optional = false))]
         pub cost_usd: Option<f64> as null,
         pub responses: i64,
         /// Of them, how many have no price.
@@ -77,12 +78,16 @@ records! {
         pub no_cache_tokens: i64,
         pub reasoning_tokens: i64,
         /// In US dollars, of the responses that have a price; null where there are responses and none has one.
+        #[cfg_attr(feature = "development", ts(optional = false))]
         pub cost_usd: Option<f64> as null,
         /// What the same responses would have cost, had there been no cache.
+        #[cfg_attr(feature = "development", ts(optional = false))]
         pub cost_usd_without_cache: Option<f64> as null,
         /// The difference; 0 where the cache made it dearer.
+        #[cfg_attr(feature = "development", ts(optional = false))]
         pub cache_savings_usd: Option<f64> as null,
         /// Cache reads in percent of all input; null without input.
+        #[cfg_attr(feature = "development", ts(optional = false))]
         pub cache_hit_percent: Option<f64> as null,
         /// How many turns the responses belong to.
         pub turns: i64,
@@ -92,6 +97,7 @@ records! {
 
     pub struct UsageBucket {
         /// The day as `YYYY-MM-DD`, the model, the provider, or the thread's id; null for what has no provider.
+        #[cfg_attr(feature = "development", ts(optional = false))]
         pub key: Option<String> as null,
         #[cfg_attr(feature = "development", ts(flatten))]
         pub sums: UsageTotals as members,
@@ -143,7 +149,7 @@ arguments! {
         pub cache_write_tokens: Option<i64>,
         /// Input that had nothing to do with a cache; the rest of `inputTokens` unless given.
         pub no_cache_tokens: Option<i64>,
-        /// Output that is reasoning.
+        /// Output that is reasoning: part of `outputTokens`.
         pub reasoning_tokens: Option<i64>,
         pub metadata: Option<Json> as optional,
         /// Unix milliseconds; now unless given. The price is that of this time.
@@ -246,6 +252,19 @@ fn check(arguments: &RecordUsage) -> Result<i64> {
         .with("path", "inputTokens"));
     }
     Ok(no_cache_tokens.unwrap_or(rest))
+}
+
+/// Records what a caller says that a response has used. Imports are not asked for reasoning that is part of the output: logs are as they are.
+pub(crate) fn record_checked(tx: &Tx<'_>, arguments: RecordUsage) -> Result<Created<UsageRecord>> {
+    let (output, reasoning) = (arguments.output_tokens, arguments.reasoning_tokens.unwrap_or(0));
+    if (0..=MOST_TOKENS).contains(&reasoning) && (0..reasoning).contains(&output) {
+        return Err(Error::invalid(format!(
+            "outputTokens is all output, and has fewer ({output}) than its part: reasoningTokens {reasoning}; where the provider leaves \
+             the reasoning out, add it"
+        ))
+        .with("path", "outputTokens"));
+    }
+    record(tx, arguments)
 }
 
 /// Records what a response has used, once, with the cost by the prices of its time.

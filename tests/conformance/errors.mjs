@@ -364,8 +364,8 @@ const operations = {
   },
   "items.readText": {
     call: (store, { id, ...args }) => store.items.readText(id, args),
-    fits: { id: "line", after: 0 },
-    fields: { id: "name", after: "integer" },
+    fits: { id: "line", after: 0, version: "1.0" },
+    fields: { id: "name", after: "integer", version: "text" },
     required: ["id"],
     beyond: { after: [-1] },
   },

@@ -87,6 +87,24 @@ export const inbox = {
     match(await store.turns.get("turn"), { steerCount: 2 });
   },
 
+  "a turn that has ended takes no more prompts: they stay for the next": async ({ store }) => {
+    await store.threads.create({ id: "t" });
+    for (const delivery of ["steer", "queue"]) await admit(store, delivery, { delivery });
+    for (const status of ["completed", "failed", "interrupted", "cancelled"]) {
+      await store.turns.create({ threadId: "t", id: status, status: "in_progress" });
+      await store.turns.update(status, { status });
+      for (const id of ["steer", "queue"]) {
+        const message = new RegExp(`the turn "${status}" is ${status} and takes no more prompts`);
+        const { details } = await refuses(store, () => store.inbox.promote(id, { turnId: status }), "invalid_transition", message);
+        equal(details, { path: "turnId", turnId: status, status });
+      }
+      match(await store.turns.get(status), { steerCount: 0 });
+    }
+    await store.turns.create({ threadId: "t", id: "waits" });
+    match(await store.inbox.promote("queue", { turnId: "waits" }), { status: "promoted", turnId: "waits" });
+    match(await store.inbox.promoteNext("t", { includeSteers: true }), { prompt: { id: "steer" } });
+  },
+
   "a steer that no turn took can have a turn of its own, in its place": async ({ store }) => {
     await store.threads.create({ id: "t" });
     for (const [id, delivery] of [["a", "queue"], ["s", "steer"], ["b", "queue"]]) await admit(store, id, { delivery });

@@ -16,6 +16,7 @@ async function prepare(store) {
 export const items = {
   "an item comes back as it was given": async ({ store, clock }) => {
     await prepare(store);
+    await add(store, { id: "before" });
     const given = {
       id: "i",
       threadId: "t",
@@ -30,7 +31,7 @@ export const items = {
       blobs: [{ blobId: "b1", name: "notes.txt" }, { blobId: "b2" }],
     };
     const made = await store.items.create(given);
-    equal(made, { ...given, position: 1, createdAt: clock.now(), startedAt: clock.now(), created: true });
+    equal(made, { ...given, position: 2, createdAt: clock.now(), startedAt: clock.now(), created: true });
     const { created, ...item } = made;
     equal(await store.items.get("i"), item);
     equal((await store.items.list({ turnId: "u" })).items, [item]);
@@ -39,7 +40,7 @@ export const items = {
     equal(await store.items.get(least.id), {
       id: least.id,
       threadId: "t",
-      position: 2,
+      position: 3,
       kind: "assistant_message",
       status: "queued",
       summary: "",
@@ -144,6 +145,7 @@ export const items = {
 
   "an update changes what it names, and null clears": async ({ store }) => {
     await prepare(store);
+    await add(store, { id: "p" });
     const made = await add(store, { id: "i", parentId: "p", summary: "s", text: "t", data: 1, metadata: 2, blobs: [{ blobId: "b" }] });
     const { created, ...item } = made;
     equal(await store.items.update("i", {}), item);
@@ -195,12 +197,51 @@ export const items = {
     equal(updated, { ...inserted, status: "completed", text: "done", endedAt: clock.now(), created: false });
     match(await store.items.put({ id: "i", data: null, summary: "s" }), { status: "completed", text: "done", summary: "s", position: 1 });
     equal("data" in (await store.items.get("i")), false);
-    for (const [field, value] of [["threadId", "other"], ["turnId", "of-other"], ["kind", "error"]]) {
-      await refuses(store, () => store.items.put({ id: "i", [field]: value, summary: "never" }), "conflict", new RegExp(`${field}.*${value}`));
+    for (const [field, value, was] of [["threadId", "other", "t"], ["turnId", "of-other", "u"], ["kind", "error", "tool_call"]]) {
+      const message = new RegExp(`^the item "i" has the ${field} "${was}", which cannot become "${value}"$`);
+      await refuses(store, () => store.items.put({ id: "i", [field]: value, summary: "never" }), "conflict", message);
     }
-    await refuses(store, () => store.items.put({ id: "j", turnId: "u" }), "conflict", /turnId/);
+    await refuses(store, () => store.items.put({ id: "j", turnId: "u" }), "conflict", /^the item "j" has no turnId, which cannot become "u"$/);
     match(await store.items.get("i"), { summary: "s" });
     equal(await list(store), ["i", "j"]);
+  },
+
+  "the item that another one belongs to is one of the same thread": async ({ store }) => {
+    await prepare(store);
+    await store.items.create({ id: "elsewhere", threadId: "other", kind: "reasoning" });
+    await add(store, { id: "calls", kind: "tool_call" });
+    await add(store, { id: "result", parentId: "calls" });
+    await add(store, { id: "free" });
+    const wrong = [
+      ["ghost", "not_found", /there is no item "ghost"/],
+      ["elsewhere", "conflict", /"elsewhere" is an item of another thread/],
+    ];
+    for (const [parentId, code, message] of wrong) {
+      for (const attempt of [
+        () => add(store, { id: "new", parentId }),
+        () => add(store, { parentId }),
+        () => store.items.put({ id: "new", threadId: "t", kind: "reasoning", parentId }),
+        () => store.items.put({ id: "result", parentId }),
+        () => store.items.update("free", { parentId, summary: "never" }),
+      ]) {
+        const { details } = await refuses(store, attempt, code, message);
+        match(details, { path: "parentId", parentId });
+      }
+    }
+    for (const attempt of [
+      () => add(store, { id: "new", parentId: "new" }),
+      () => store.items.put({ id: "new", threadId: "t", kind: "reasoning", parentId: "new" }),
+      () => store.items.update("free", { parentId: "free" }),
+    ]) {
+      match((await refuses(store, attempt, "invalid_argument", /cannot belong to itself/)).details, { path: "parentId" });
+    }
+    match(await store.items.update("free", { parentId: "result" }), { parentId: "result" });
+    // What comes again stands, though the item that it names has been deleted since.
+    await store.items.delete("calls");
+    match(await store.items.put({ id: "result", parentId: "calls", summary: "again" }), { parentId: "calls", summary: "again" });
+    match(await add(store, { id: "result", parentId: "calls" }), { created: false });
+    await refuses(store, () => store.items.update("free", { parentId: "calls" }), "not_found", /"calls"/);
+    match(await store.batch((tx) => [add(tx, { id: "a" }), add(tx, { id: "b", parentId: "a" })]), [{ id: "a" }, { parentId: "a" }]);
   },
 
   "the thread tells of its newest item, also when that is deleted": async ({ store, clock }) => {

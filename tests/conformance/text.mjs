@@ -8,7 +8,11 @@ async function prepare(store, more) {
 }
 
 const append = (store, delta, at) => store.items.appendText("i", { delta }, { at });
-const read = (store, after) => store.items.readText("i", { after });
+const read = async (store, after) => {
+  const { version, ...found } = await store.items.readText("i", { after });
+  equal(typeof version, "string");
+  return found;
+};
 
 export const texts = {
   "text streams into an item, and a reader gets what is new": async ({ store, clock }) => {
@@ -111,6 +115,54 @@ export const texts = {
     equal((await read(store, 6)).text, "the end");
   },
 
+  "who has read a text is told that another one took its place, however long that is": async ({ store }) => {
+    await prepare(store);
+    await append(store, "hello world");
+    const { length: after, version } = await store.items.readText("i");
+    const next = () => store.items.readText("i", { after, version });
+    // What is known stays the beginning: more streams in, a text that goes on from it is given whole, and other things change.
+    await append(store, "!");
+    match(await next(), { text: "!", version });
+    await store.items.update("i", { text: "hello world! And more" });
+    match(await next(), { text: "! And more", version });
+    await store.items.update("i", { text: "hello world! And more", summary: "s", data: { tokens: 1 } });
+    await append(store, ".");
+    match(await next(), { text: "! And more.", version });
+
+    const others = ["completely different text, longer", "hello", "another hello world", "hello worl", ""];
+    let last = version;
+    for (const text of others) {
+      await store.items.update("i", { text });
+      const error = await rejects(next(), "conflict", /another text now; read from 0/);
+      equal(error.details, { id: "i", after, length: text.length });
+      const found = await store.items.readText("i", { after: 0, version: last });
+      match(found, { text, length: text.length });
+      equal(found.version === last, false, text);
+      last = found.version;
+    }
+    await append(store, "more");
+    match(await store.items.readText("i", { after: 0, version: last }), { text: "more", version: last });
+
+    // The same where the item ends with it, and after that, and where it is put.
+    await store.items.put({ id: "i", text: "less, and more", status: "completed" });
+    await rejects(store.items.readText("i", { after: 1, version: last }), "conflict", /read from 0/);
+    const done = await store.items.readText("i");
+    await store.items.update("i", { text: "something else in its place" });
+    await rejects(store.items.readText("i", { after: done.length, version: done.version }), "conflict", /read from 0/);
+
+    // An end that joins what streamed in changes no text.
+    await store.items.create({ id: "j", threadId: "t", kind: "reasoning", text: "so", status: "in_progress" });
+    await store.items.appendText("j", { delta: " far" });
+    const open = await store.items.readText("j");
+    await store.items.update("j", { status: "completed" });
+    equal(await store.items.readText("j", { after: 3, version: open.version }), { text: "far", length: 6, status: "completed", version: open.version });
+
+    // Another item under the same id has another text.
+    await store.items.delete("j");
+    await store.items.create({ id: "j", threadId: "t", kind: "reasoning", text: "somebody else's" });
+    await rejects(store.items.readText("j", { after: 6, version: open.version }), "conflict", /read from 0/);
+  },
+
   "other changes leave standing what streams in": async ({ store }) => {
     await prepare(store);
     await append(store, "one");
@@ -139,7 +191,7 @@ export const texts = {
     await append(store, "\ud83c");
     const again = await reopen();
     const text = `${range(300).join(",")},`;
-    equal(await again.items.readText("i"), { text: `${text}\ud83c`, length: text.length + 1, status: "in_progress" });
+    equal(await read(again), { text: `${text}\ud83c`, length: text.length + 1, status: "in_progress" });
     await again.items.appendText("i", { delta: "\udf89" }, { at: text.length + 1 });
     match(await again.items.update("i", { status: "completed" }), { text: `${text}🎉` });
   },

@@ -76,11 +76,11 @@ export const usage = {
   "a turn shows the sums of its responses, of several models": async ({ store }) => {
     await begin(store, "turn", "idle");
     await store.usage.setPrices([price({ modelPattern: "known" })]);
-    await record(store, { model: "known", inputTokens: 1_000_000, outputTokens: 0, cacheReadTokens: 5, reasoningTokens: 2 });
-    await record(store, { model: "unknown", inputTokens: 10, outputTokens: 1 });
+    await record(store, { model: "known", inputTokens: 1_000_000, outputTokens: 0, cacheReadTokens: 5 });
+    await record(store, { model: "unknown", inputTokens: 10, outputTokens: 3, reasoningTokens: 2 });
     equal((await store.turns.get("turn")).usage, {
       inputTokens: 1_000_010,
-      outputTokens: 1,
+      outputTokens: 3,
       cacheReadTokens: 5,
       cacheWriteTokens: 0,
       noCacheTokens: 1_000_005,
@@ -94,7 +94,7 @@ export const usage = {
     await refuses(store, () => store.usage.list({ turnId: "ghost" }), "not_found", /ghost/);
   },
 
-  "inputTokens is all input: fewer than its parts are refused, with the figures": async ({ store }) => {
+  "inputTokens is all input and outputTokens all output: fewer than their parts are refused, with the figures": async ({ store }) => {
     await begin(store, "turn");
     const parts = { inputTokens: 100, cacheReadTokens: 70, cacheWriteTokens: 40 };
     await refuses(store, () => record(store, parts), "invalid_argument", /100.*70.*40/);
@@ -102,6 +102,10 @@ export const usage = {
     match(await record(store, { inputTokens: 100, cacheReadTokens: 70, cacheWriteTokens: 30 }), { noCacheTokens: 0 });
     match(await record(store, { inputTokens: 100, cacheReadTokens: 70, noCacheTokens: 25 }), { noCacheTokens: 25 });
     match(await record(store, { inputTokens: 100 }), { noCacheTokens: 100 });
+    const reasoned = await refuses(store, () => record(store, { outputTokens: 8, reasoningTokens: 9 }), "invalid_argument", /outputTokens.*8.*reasoningTokens 9/);
+    match(reasoned.details, { path: "outputTokens" });
+    await refuses(store, () => record(store, { reasoningTokens: -1 }), "invalid_argument", /reasoningTokens.*-1/);
+    match(await record(store, { outputTokens: 9, reasoningTokens: 9 }), { outputTokens: 9, reasoningTokens: 9 });
     for (const tokens of [-1, 1_000_000_000_001]) await refuses(store, () => record(store, { outputTokens: tokens }), "invalid_argument", /outputTokens/);
     await refuses(store, () => record(store, { turnId: "ghost" }), "not_found", /ghost/);
     await refuses(store, () => record(store, { createdAt: -1 }), "invalid_argument", /createdAt/);

@@ -178,6 +178,39 @@ test("the text of an answer is followed while it streams, piece by piece, and th
   await store.close();
 });
 
+test("a tail never joins two texts: another one in the place of the first ends it", async () => {
+  const store = await openTestStore();
+  const thread = await store.threads.create({});
+  for (const [text, status] of [["completely different text, longer", "in_progress"], ["hello worms", "completed"], ["short", "in_progress"], ["hello world, and more", "completed"]]) {
+    const { id } = await store.items.create({ threadId: thread.id, kind: "assistant_message", status: "in_progress", text: "hello world" });
+    let read = "";
+    let begun;
+    const first = new Promise((resolve) => (begun = resolve));
+    const outcome = (async () => {
+      for await (const piece of store.items.tail(id)) {
+        read += piece;
+        begun();
+      }
+    })();
+    outcome.catch(() => {});
+    await first;
+    await store.items.update(id, { text, status });
+    if (text.startsWith("hello world")) {
+      await outcome;
+      assert.equal(read, text);
+    } else {
+      await assert.rejects(outcome, (error) => isRunkeepError(error, "conflict") && /it is another text now; read from 0/.test(error.message));
+      assert.equal(read, "hello world");
+    }
+  }
+  // One that was read elsewhere, up to some point, is gone on with in the same way.
+  const { id } = await store.items.create({ threadId: thread.id, kind: "assistant_message", text: "hello world" });
+  const { length: after, version } = await store.items.readText(id);
+  await store.items.update(id, { text: "hello worms, and more" });
+  await assert.rejects(store.items.tail(id, { after, version })[Symbol.asyncIterator]().next(), (error) => isRunkeepError(error, "conflict"));
+  await store.close();
+});
+
 test("the events of a thread are followed in order, and those of another thread are not among them", async () => {
   const store = await openTestStore();
   const [thread, other] = [await store.threads.create({}), await store.threads.create({})];

@@ -215,14 +215,16 @@ test("what it does not know is refused by name", async () => {
 test("the text of an item comes in pieces that make the whole, from wherever one begins, and ends with the item", async () => {
   const store = fakeStore();
   const item = { text: "", status: "queued" };
+  const versions = [];
   const write = (text, status = "in_progress") => {
     item.text += text;
     item.status = status;
     store.source.change({ thread_items: ["thread"] });
   };
-  store.answer = (operation, { id, after }) => {
+  store.answer = (operation, { id, after, version }) => {
     assert.deepEqual([operation, id], ["items.readText", "i1"]);
-    return { text: item.text.slice(after), length: item.text.length, status: item.status };
+    versions.push(version);
+    return { text: item.text.slice(after), length: item.text.length, status: item.status, version: "1.0" };
   };
   const { items } = buildTails(store.send, store.follow);
   const read = async (given) => {
@@ -239,7 +241,10 @@ test("the text of an item comes in pieces that make the whole, from wherever one
   write("", "completed");
   assert.deepEqual(await whole, ["Hello ", "wo", "rld 🎉"]);
   assert.deepEqual(await later, ["wo", "rld 🎉"]);
+  versions.length = 0;
   assert.deepEqual(await read({ after: 3 }), ["lo world 🎉"], "of one that has ended: what is there");
+  assert.deepEqual(await read({ after: 3, version: "1.0" }), ["lo world 🎉"]);
+  assert.deepEqual(versions, [undefined, "1.0"], "the version is told where it is known");
   assert.equal(store.source.listening, 0);
 });
 

@@ -1,5 +1,5 @@
 // What the types must accept and refuse: checked by tsc, never run.
-import { openStore, type Store } from "../../www/client/index.js";
+import { openStore, type Blob as BlobRecord, type Store } from "../../www/client/index.js";
 
 export async function checks(store: Store): Promise<void> {
   await store.events.append("e", { type: "node_failed", data: { nodeId: "n", error: "e", attempt: 1, retryable: true } });
@@ -91,4 +91,40 @@ export async function checks(store: Store): Promise<void> {
 
   // @ts-expect-error an integer
   await store.queue.enqueue({ queue: "q", priority: "high" });
+
+  // The platform's Blob and the record of that name are two things, and so are the two kinds of Event and Worker.
+  const file = new File(["x"], "x.png");
+  const kept = await store.blobs.put(file, { mediaType: "image/png" });
+  kept.mediaType?.toUpperCase();
+  for (const bytes of [new Blob(["x"]), new ArrayBuffer(1), new Uint8Array(1)]) await store.blobs.put(bytes);
+  await store.imports.jamjet(new Blob(["x"]));
+  await store.imports.chunk(file.slice(0, 1), { format: "codex" });
+  // @ts-expect-error of which format
+  await store.imports.chunk(file);
+  await store.imports.claudeCode([file, { path: "x", blob: new Blob(["x"]) }]);
+  // @ts-expect-error the record of a blob is not its bytes
+  await store.blobs.put({ id: "x", size: 1, createdAt: 3 });
+  // @ts-expect-error nor is what the store has answered
+  await store.imports.jamjet(kept);
+  kept satisfies BlobRecord;
+  // @ts-expect-error nor are a platform's bytes the record
+  file satisfies BlobRecord;
+
+  // What comes as null is declared so, and not as absent.
+  const { totals, buckets } = await store.usage.aggregate({ groupBy: "provider" });
+  totals.costUsd satisfies number | null;
+  totals.cacheHitPercent satisfies number | null;
+  // @ts-expect-error without input it is null
+  totals.cacheHitPercent satisfies number;
+  // @ts-expect-error without a price it is null
+  totals.costUsd satisfies number | undefined;
+  totals.costUsdWithoutCache satisfies number | null;
+  totals.cacheSavingsUsd satisfies number | null;
+  buckets.map(({ key, costUsd }) => [key satisfies string | null, costUsd satisfies number | null]);
+  const turn = await store.turns.get("u");
+  turn?.usage?.costUsd satisfies number | null | undefined;
+  // @ts-expect-error null where no response has a price
+  turn?.usage?.costUsd satisfies number | undefined;
+  // A record of usage leaves out what it does not know.
+  (await store.usage.get("r"))?.costUsd satisfies number | undefined;
 }

@@ -10,8 +10,8 @@ export type JsonInput = unknown;
 /** An item under a lease. */
 export type ClaimedItem = WorkItem & { status: "claimed"; workerId: string; claimedAt: number; leaseExpiresAt: number };
 
-/** Bytes as they may be given. */
-export type Bytes = Blob | ArrayBuffer | Uint8Array;
+/** Bytes as they may be given: a Blob of the platform's (a File, too), not the record of that name. */
+export type Bytes = globalThis.Blob | ArrayBuffer | Uint8Array;
 
 /** What names the lease of an item; a claimed item may be passed whole. */
 export type Lease = { readonly id: string; readonly fence: number };
@@ -401,7 +401,7 @@ id?: Name, threadId: Name,
  */
 turnId?: Name, 
 /**
- * The item that this one belongs to.
+ * The item that this one belongs to, one of the same thread.
  */
 parentId?: Name, kind: ItemKind, 
 /**
@@ -678,7 +678,7 @@ export type ExecutionCounts = { total: number,
 /**
  * By status, where that was asked for; a status without executions is left out.
  */
-byStatus: { [status in ExecutionStatus]?: number }, };
+byStatus?: { [status in ExecutionStatus]?: number }, };
 
 export type ExecutionId = { id: Name, };
 
@@ -1151,7 +1151,11 @@ length: number,
 /**
  * Where the item stands; once it has ended, nothing more streams in.
  */
-status: ThreadItemStatus, };
+status: ThreadItemStatus, 
+/**
+ * Of the text, to be given with the next read: another one once the text no longer begins with what it was.
+ */
+version: string, };
 
 /** A new token. */
 export type NewToken = { 
@@ -1270,7 +1274,7 @@ includeSteers?: boolean, };
 
 export type PromotePrompt = { id: Name, 
 /**
- * The turn that takes it, one of the same thread.
+ * The turn that takes it, one of the same thread that has not ended.
  */
 turnId?: Name, };
 
@@ -1429,7 +1433,12 @@ export type ReadText = { id: Name,
 /**
  * How many UTF-16 code units are known already; 0 unless given.
  */
-after?: number, };
+after?: number, 
+/**
+ * The version of the text that they are of, as `readText` answered it: `conflict` if another text has taken its place since, so that
+ * the beginning of one is never read with the end of another.
+ */
+version?: string, };
 
 /** The rows that changed last, newest first. */
 export type Recent<T> = { items: Array<T>, 
@@ -1501,7 +1510,7 @@ cacheWriteTokens?: number,
  */
 noCacheTokens?: number, 
 /**
- * Output that is reasoning.
+ * Output that is reasoning: part of `outputTokens`.
  */
 reasoningTokens?: number, metadata?: JsonInput, 
 /**
@@ -2098,7 +2107,7 @@ export type TurnUsage = { inputTokens: number, outputTokens: number, cacheReadTo
 /**
  * In US dollars, of the responses that have a price; null where none has.
  */
-costUsd?: number, responses: number, 
+costUsd: number | null, responses: number, 
 /**
  * Of them, how many have no price.
  */
@@ -2110,7 +2119,8 @@ export type UniqueFor = "unfinished" | "ever";
 /** What to change of an item. What is left out stays; null clears. */
 export type UpdateItem = { id: Name, parentId?: Name | null, status?: ThreadItemStatus, summary?: string, 
 /**
- * In the place of the whole text, of what has streamed in too.
+ * In the place of the whole text, of what has streamed in too. Who follows the text learns of one that does not begin with it by a
+ * `conflict`.
  */
 text?: string, data?: JsonInput | null, metadata?: JsonInput | null, blobs?: Array<BlobReference> | null, };
 
@@ -2157,7 +2167,7 @@ export type UsageBucket = {
 /**
  * The day as `YYYY-MM-DD`, the model, the provider, or the thread's id; null for what has no provider.
  */
-key?: string, 
+key: string | null, 
 /**
  * All input, cache reads and writes included.
  */
@@ -2173,19 +2183,19 @@ noCacheTokens: number, reasoningTokens: number,
 /**
  * In US dollars, of the responses that have a price; null where there are responses and none has one.
  */
-costUsd?: number, 
+costUsd: number | null, 
 /**
  * What the same responses would have cost, had there been no cache.
  */
-costUsdWithoutCache?: number, 
+costUsdWithoutCache: number | null, 
 /**
  * The difference; 0 where the cache made it dearer.
  */
-cacheSavingsUsd?: number, 
+cacheSavingsUsd: number | null, 
 /**
  * Cache reads in percent of all input; null without input.
  */
-cacheHitPercent?: number, 
+cacheHitPercent: number | null, 
 /**
  * How many turns the responses belong to.
  */
@@ -2246,19 +2256,19 @@ noCacheTokens: number, reasoningTokens: number,
 /**
  * In US dollars, of the responses that have a price; null where there are responses and none has one.
  */
-costUsd?: number, 
+costUsd: number | null, 
 /**
  * What the same responses would have cost, had there been no cache.
  */
-costUsdWithoutCache?: number, 
+costUsdWithoutCache: number | null, 
 /**
  * The difference; 0 where the cache made it dearer.
  */
-cacheSavingsUsd?: number, 
+cacheSavingsUsd: number | null, 
 /**
  * Cache reads in percent of all input; null without input.
  */
-cacheHitPercent?: number, 
+cacheHitPercent: number | null, 
 /**
  * How many turns the responses belong to.
  */
@@ -2634,7 +2644,7 @@ export interface Imports {
   /** Imports a JamJet state database: definitions, executions, events, snapshots, work items, dead letters, tenants, token digests. Importing it again adds nothing. What cannot be read is in the report, with its table and id; the rest is imported. */
   jamjet(bytes: Bytes, input?: ImportJamjet, options?: CallOptions): Promise<ImportReport>;
   /** Imports a part of a file, whole lines of it, in one transaction; what `claudeCode`, `codex` and `zagensJson` are made of. The same part again adds nothing. */
-  chunk(bytes: Bytes, input?: ImportChunk, options?: CallOptions): Promise<ImportedChunk>;
+  chunk(bytes: Bytes, input: ImportChunk, options?: CallOptions): Promise<ImportedChunk>;
 }
 
 export interface Tokens {

@@ -1,6 +1,6 @@
 // What is there, then what comes: iterables over the logs and over the text of an item.
 import { checkMembers, checkSignal, damaged, misused, type Send } from "./calls.js";
-import type { Page, StoreOperations, Topic } from "./generated.js";
+import type { NewText, Page, StoreOperations, Topic } from "./generated.js";
 import type { Follow } from "./subscriptions.js";
 
 type RowsOf<Namespace extends string> = Namespace extends keyof StoreOperations
@@ -29,9 +29,11 @@ export interface Tails {
   };
   items: {
     /**
-     * The text of an item after so many UTF-16 code units, in pieces as they come: joined, they are the text. Ends when the item has ended.
+     * The text of an item after so many UTF-16 code units, in pieces as they come: joined, they are the text. Ends when the item has ended, and
+     * with `conflict` once another text takes the place of the one it has begun (`items.update`). `version` is that of `items.readText`, where
+     * what comes before `after` was read by it.
      */
-    tail(id: string, input?: { after?: number | undefined }, options?: TailOptions): AsyncIterable<string>;
+    tail(id: string, input?: { after?: number | undefined; version?: string | undefined }, options?: TailOptions): AsyncIterable<string>;
   };
 }
 
@@ -84,17 +86,16 @@ export function buildTails(send: Send, follow: Follow): Tails {
     threadEvents: { tail: (...given) => rows("threadEvents.list", "thread_events", "threadId", given) as AsyncIterable<never> },
     items: {
       tail: (id, ...given) =>
-        tail<string, unknown>(follow, () => {
+        tail<string, Record<string, unknown>>(follow, () => {
           if (typeof id !== "string") throw misused("items.tail", "the first argument is id, a string", id);
-          const { args, signal } = readTail("items.tail", given, ["after"]);
+          const { args, signal } = readTail("items.tail", given, ["after", "version"]);
           return {
             signal,
             topic: "thread_items",
-            start: args.after ?? 0,
-            async read(after, signal) {
-              const found = (await send("items.readText", false, { id, after }, { signal })) as { text: string; length: number; status: string };
-              const { text, length, status } = found;
-              return { values: text === "" ? [] : [text], position: length, more: false, last: status !== "queued" && status !== "in_progress" };
+            start: args,
+            async read(position, signal) {
+              const { text, status, length: after, version } = (await send("items.readText", false, { id, ...position }, { signal })) as NewText;
+              return { values: text === "" ? [] : [text], position: { after, version }, more: false, last: status !== "queued" && status !== "in_progress" };
             },
           };
         }),
